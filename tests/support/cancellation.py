@@ -140,7 +140,8 @@ def _modules(root: ModuleType) -> Iterator[ModuleType]:
 
 def _is_awaited(function: Any) -> bool:
     opens = str(getattr(function, "__annotations__", {}).get("return", "")).startswith("Opening[")
-    return opens or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    iterates = str(getattr(function, "__annotations__", {}).get("return", "")).startswith("AsyncIterator")
+    return opens or iterates or inspect.iscoroutinefunction(function)
 
 
 def awaitables(package: ModuleType, *more: str) -> set[str]:

@@ -112,8 +112,8 @@ def test_waiting_calls_take_a_timeout(name: str) -> None:
     asynchronous = CLASSES[name][1]
     for method in public(asynchronous):
         member = getattr(asynchronous, method, None)
-        waits = inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        opens = inspect.isroutine(member) and str(inspect.signature(member).return_annotation).startswith("Opening")
+        returned = str(inspect.signature(member).return_annotation) if inspect.isroutine(member) else ""
+        waits = inspect.iscoroutinefunction(member) or returned.startswith(("AsyncIterator", "Opening"))
         # `close` waits for no peer; `serve` ends with its responder.
-        if (waits or opens) and method not in ("close", "serve"):
+        if waits and method not in ("close", "serve"):
             assert "timeout" in inspect.signature(member).parameters, method

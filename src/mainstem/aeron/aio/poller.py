@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mainstem.aeron.aio.streams import Subscription
-from mainstem.aeron.aio.waiting import Pause
+from mainstem.aeron.aio.streams import Subscription, iterate
 from mainstem.aeron.client.poller import PollerBase
-from mainstem.aeron.client.resource import StreamEnd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,27 +31,8 @@ class Poller(PollerBase[Subscription]):
         self, *, timeout: float | None = None, metadata: Literal[True]
     ) -> AsyncIterator[tuple[Subscription, Message]]: ...
 
-    async def messages(
+    def messages(
         self, *, timeout: float | None = None, metadata: bool = False
     ) -> AsyncIterator[tuple[Subscription, Any]]:
         """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
-        if self._conductor is None:
-            return
-        pause = Pause.of(self._conductor, timeout)
-        end = StreamEnd(self._conductor, lambda: self.is_finished)
-        while True:
-            turn = self._take_messages(metadata)
-            if turn is not None:
-                subscription, batch = turn
-                for message in batch:
-                    yield subscription, message
-                # A stream that always has messages must not keep the event loop from its other tasks.
-                await asyncio.sleep(0)
-                pause.restart()
-            elif end.is_reached():
-                break
-            elif not await pause.step():
-                if end.is_seen:
-                    break
-                raise self._timeout(timeout)
-        self._conductor.raise_failure()
+        return iterate(self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout)

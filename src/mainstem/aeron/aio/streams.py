@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
@@ -18,11 +19,12 @@ from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBas
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     import pyarrow as pa
 
     from mainstem._core.log.read import Message
+    from mainstem.aeron.client.resource import ResourceOwner
 
 
 class Sending(PublicationBase, Destinations):
@@ -84,6 +86,39 @@ class Image(ImageBase):
         await result_of(owner, owner.reject_image(self, reason), timeout)
 
 
+async def iterate(
+    owner: Any,
+    take: Callable[[], Iterator[Any] | None],
+    has_ended: Callable[[], bool],
+    timeout: float | None,
+    *,
+    at_end: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[Any]:
+    """Yield messages like the blocking ``iterate``."""
+    conductor: ResourceOwner | None = owner._conductor
+    if conductor is None:
+        return
+    pause = Pause.of(conductor, timeout)
+    end = StreamEnd(conductor, has_ended)
+    while True:
+        batch = take()
+        if batch is not None:
+            for message in batch:
+                yield message
+            # A stream that always has messages must not keep the event loop from its other tasks.
+            await asyncio.sleep(0)
+            pause.restart()
+        elif end.is_reached():
+            break
+        elif not await pause.step():
+            if end.is_seen:
+                break
+            raise Timeout(f"no message arrived on {owner!r} within {timeout:g} s", timeout=timeout)
+    conductor.raise_failure()
+    if at_end is not None:
+        await at_end()
+
+
 class Subscription(SubscriptionBase[Image], Destinations):
     """A subscription for asyncio. Iterating over it yields whole messages. Methods that never wait are not coroutines.
 
@@ -112,25 +147,12 @@ class Subscription(SubscriptionBase[Image], Destinations):
         self, *, timeout: float | None = None, metadata: bool
     ) -> AsyncIterator[bytes] | AsyncIterator[Message]: ...
 
-    async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
+    def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
-        pause = Pause.of(self._conductor, timeout)
-        end = StreamEnd(self._conductor, self._has_ended)
-        while True:
-            batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
-            if batch is not None:
-                for message in batch:
-                    yield message
-                # A stream that always has messages must not keep the event loop from its other tasks.
-                await asyncio.sleep(0)
-                pause.restart()
-            elif end.is_reached():
-                break
-            elif not await pause.step():
-                if end.is_seen:
-                    break
-                raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
-        self._conductor.raise_failure()
+        take = partial(self._take_messages, MESSAGES_AT_ONCE, metadata)
+        return iterate(self, take, self._has_ended, timeout, at_end=self._check_feed)
+
+    async def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:
             await self._feed.check(self)
 

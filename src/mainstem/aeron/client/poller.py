@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from mainstem.aeron.client.resource import StreamEnd
-from mainstem.aeron.client.subscription import Subscription, SubscriptionBase
-from mainstem.errors import ConfigurationError, Timeout
+from mainstem.aeron.client.subscription import Subscription, SubscriptionBase, iterate
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,8 @@ class PollerBase(Generic[S]):
         """Whether every subscription is closed or at the end of its stream. True if there are no subscriptions."""
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
-    def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
+    def _take_turn(self, metadata: bool) -> Iterator[tuple[S, Any]] | None:
+        """Take messages of the next subscription that has any, each with the subscription. Return None if none has any."""
         for subscription in self.subscriptions:
             if subscription.closed:
                 self.remove(subscription)
@@ -79,13 +80,8 @@ class PollerBase(Generic[S]):
             self._subscriptions = [*self._subscriptions[1:], self._subscriptions[0]]
             batch = subscription._take_messages(self._batch, metadata)
             if batch is not None:
-                return subscription, batch
+                return zip(repeat(subscription), batch, strict=False)
         return None
-
-    def _timeout(self, timeout: float | None) -> Timeout:
-        return Timeout(
-            f"no message arrived on {len(self._subscriptions)} subscriptions within {timeout:g} s", timeout=timeout
-        )
 
 
 class Poller(PollerBase[Subscription]):
@@ -135,21 +131,4 @@ class Poller(PollerBase[Subscription]):
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
         """
-        if self._conductor is None:
-            return
-        waiting = self._conductor.waiting(timeout)
-        end = StreamEnd(self._conductor, lambda: self.is_finished)
-        while True:
-            turn = self._take_messages(metadata)
-            if turn is not None:
-                subscription, batch = turn
-                for message in batch:
-                    yield subscription, message
-                waiting.restart()
-            elif end.is_reached():
-                break
-            elif not waiting.step():
-                if end.is_seen:
-                    break
-                raise self._timeout(timeout)
-        self._conductor.raise_failure()
+        return iterate(self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, overload
 
@@ -47,6 +48,37 @@ class Feed(Protocol):
     def check(self, subscription: Any) -> Any:
         """Raise an error if the images ended before the source did. Return a coroutine in asyncio."""
         ...
+
+
+def iterate(
+    owner: Any,
+    take: Callable[[], Iterator[Any] | None],
+    has_ended: Callable[[], bool],
+    timeout: float | None,
+    *,
+    waits_for: SubscriptionReader | None = None,
+    at_end: Callable[[], None] | None = None,
+) -> Iterator[Any]:
+    """Yield the messages that ``take`` takes, batch by batch, until the streams of a subscription or poller have ended."""
+    conductor: ResourceOwner | None = owner._conductor
+    if conductor is None:
+        return
+    waiting = conductor.waiting(timeout)
+    end = StreamEnd(conductor, has_ended)
+    while True:
+        batch = take()
+        if batch is not None:
+            yield from batch
+            waiting.restart()
+        elif end.is_reached():
+            break
+        elif not waiting.step(waits_for):
+            if end.is_seen:
+                break
+            raise Timeout(f"no message arrived on {owner!r} within {timeout:g} s", timeout=timeout)
+    conductor.raise_failure()
+    if at_end is not None:
+        at_end()
 
 
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
@@ -296,20 +328,10 @@ class Subscription(SubscriptionBase[Image], Destinations):
             >>> for message in subscription.messages(timeout=10.0, metadata=True):
             ...     print(message.position, message.session_id, message.payload)
         """
-        waiting = self._conductor.waiting(timeout)
-        end = StreamEnd(self._conductor, self._has_ended)
-        while True:
-            batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
-            if batch is not None:
-                yield from batch
-                waiting.restart()
-            elif end.is_reached():
-                break
-            elif not waiting.step(self):
-                if end.is_seen:
-                    break
-                raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
-        self._conductor.raise_failure()
+        take = partial(self._take_messages, MESSAGES_AT_ONCE, metadata)
+        return iterate(self, take, self._has_ended, timeout, waits_for=self, at_end=self._check_feed)
+
+    def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:
             self._feed.check(self)
 
