@@ -203,8 +203,8 @@ class SystemTransports:
         return OpenTransport(
             transport=transport,
             local_address=InetAddress(name[0].partition("%")[0], name[1], name[3] if v6 else 0),
-            receive_buffer_length=_buffer_length(sock, socket.SO_RCVBUF),
-            send_buffer_length=_buffer_length(sender or sock, socket.SO_SNDBUF),
+            receive_buffer_length=_buffer_length(sock, socket.SO_RCVBUF, requested=request.so_rcvbuf > 0),
+            send_buffer_length=_buffer_length(sender or sock, socket.SO_SNDBUF, requested=request.so_sndbuf > 0),
             release=release,
             reconnect=lambda address: _connect(sock, address),
         )
@@ -232,9 +232,9 @@ class SystemTransports:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             lengths = []
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                lengths.append(probe.getsockopt(socket.SOL_SOCKET, option))
+                lengths.append(_buffer_length(probe, option, requested=False))
                 probe.setsockopt(socket.SOL_SOCKET, option, MAX_BUFFER)
-                lengths.append(_buffer_length(probe, option))
+                lengths.append(_buffer_length(probe, option, requested=True))
         return BufferLimits(*lengths)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
@@ -269,9 +269,10 @@ def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(request.so_sndbuf, MAX_BUFFER))
 
 
-def _buffer_length(sock: socket.socket, option: int) -> int:
-    """Return the length of a socket buffer without the system's overhead: Linux doubles the length and reports the double."""
-    return sock.getsockopt(socket.SOL_SOCKET, option) // 2
+def _buffer_length(sock: socket.socket, option: int, *, requested: bool) -> int:
+    """Return the length of a socket buffer: what was granted of the requested length, or the system's default."""
+    length = sock.getsockopt(socket.SOL_SOCKET, option)
+    return length // GRANT_FACTOR if requested else length
 
 
 def _bind(sock: socket.socket, request: TransportRequest) -> None:

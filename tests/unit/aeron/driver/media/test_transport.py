@@ -49,6 +49,14 @@ def test_a_peer_of_the_other_ip_version_is_refused_and_no_socket_is_left() -> No
     opened.close()
 
 
+def test_buffers_that_were_not_asked_for_are_the_systems() -> None:
+    transports = SystemTransports()
+    opened = transports.open(TransportRequest(bind=LOOPBACK))
+    limits = transports.buffer_limits()
+    assert (opened.receive_buffer_length, opened.send_buffer_length) == (limits.default_receive, limits.default_send)
+    opened.close()
+
+
 def test_buffers_above_what_a_call_takes_are_what_the_system_allows() -> None:
     transports = SystemTransports()
     opened = transports.open(TransportRequest(bind=LOOPBACK, so_rcvbuf=3 << 30, so_sndbuf=1 << 62))
