@@ -21,9 +21,9 @@ A session without an image is in one of these states, or in none:
 Every state except NO_INTEREST times out in ``on_time``. Data, SETUPs and the conductor's messages can arrive in any order.
 INIT_IN_PROGRESS prevents a second image. Senders repeat SETUPs that were ignored.
 
-Only the receiver's thread uses the dispatcher. It remembers at most MAX_SESSIONS sessions, plus those whose images are being
-created, which ``ImageLimiter`` limits. A flood of forged sessions evicts only sessions in NO_INTEREST, PENDING_SETUP or REFUSED;
-if there are none, the dispatcher ignores the flood.
+Only the receiver's thread uses the dispatcher. It remembers at most MAX_SESSIONS sessions that never had an image, and
+MAX_COOL_DOWNS that had one, so a flood of forged sessions cannot evict those that cool down. A full table forgets its oldest
+session, except those whose images are being created, which ``ImageLimiter`` limits to fewer than MAX_SESSIONS.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ PENDING_SETUP_TIMEOUT_NS = 1_000_000_000
 CREATION_TIMEOUT_NS = 10_000_000_000
 # Limit on remembered sessions without an image, so that a flood of forged sessions cannot grow memory.
 MAX_SESSIONS = 1_024
+# Limit on sessions in COOL_DOWN, which lasts forever if the subscription has rejoin=false.
+MAX_COOL_DOWNS = 1_024
 
 Session = tuple[int, int]
 
@@ -76,14 +78,19 @@ class DataPacketDispatcher:
         self._core = core
         self._streams: dict[int, _Interest] = {}
         self._sessions: dict[Session, tuple[SessionState, int]] = {}
+        self._cool_downs: dict[Session, tuple[SessionState, int]] = {}
 
     @property
     def has_interest(self) -> bool:
         return bool(self._streams)
 
     def state(self, stream_id: int, session_id: int) -> SessionState | None:
-        entry = self._sessions.get((stream_id, session_id))
+        entry = self._entry(stream_id, session_id)
         return None if entry is None else entry[0]
+
+    def _entry(self, stream_id: int, session_id: int) -> tuple[SessionState, int] | None:
+        key = (stream_id, session_id)
+        return self._sessions.get(key) or self._cool_downs.get(key)
 
     def has_subscription(self, stream_id: int, session_id: int) -> bool:
         interest = self._streams.get(stream_id)
@@ -111,7 +118,7 @@ class DataPacketDispatcher:
         if not interest.every and not interest.sessions:
             del self._streams[stream_id]
             self._core.interests.remove(stream_id, 0)
-            for session in [each for each in self._sessions if each[0] == stream_id]:
+            for session in [each for each in (*self._sessions, *self._cool_downs) if each[0] == stream_id]:
                 self.forget(*session)
 
     def on_unknown(self, stream_id: int, session_id: int, now_ns: int) -> bool:
@@ -119,7 +126,7 @@ class DataPacketDispatcher:
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
-        entry = self._sessions.get((stream_id, session_id))
+        entry = self._entry(stream_id, session_id)
         if entry is not None and now_ns < entry[1]:
             return False
         self._enter(stream_id, session_id, SessionState.PENDING_SETUP, now_ns + PENDING_SETUP_TIMEOUT_NS)
@@ -130,7 +137,7 @@ class DataPacketDispatcher:
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
-        entry = self._sessions.get((stream_id, session_id))
+        entry = self._entry(stream_id, session_id)
         if entry is not None and now_ns < entry[1] and entry[0] not in ACCEPTS_SETUP:
             return False
         self._enter(stream_id, session_id, SessionState.INIT_IN_PROGRESS, now_ns + CREATION_TIMEOUT_NS)
@@ -144,26 +151,24 @@ class DataPacketDispatcher:
         self._enter(stream_id, session_id, SessionState.COOL_DOWN, until_ns)
 
     def forget(self, stream_id: int, session_id: int) -> None:
-        if self._sessions.pop((stream_id, session_id), None) is not None:
-            self._core.silences.remove(session_id, stream_id)
+        for table in (self._sessions, self._cool_downs):
+            if table.pop((stream_id, session_id), None) is not None:
+                self._core.silences.remove(session_id, stream_id)
 
     def on_time(self, now_ns: int) -> None:
-        for session in [each for each, (_, until_ns) in self._sessions.items() if now_ns >= until_ns]:
-            self.forget(*session)
+        for table in (self._sessions, self._cool_downs):
+            for session in [each for each, (_, until_ns) in table.items() if now_ns >= until_ns]:
+                self.forget(*session)
 
     def _enter(self, stream_id: int, session_id: int, state: SessionState, until_ns: int) -> None:
-        key = (stream_id, session_id)
-        if key not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
-            # Evict the oldest session that neither waits for its image nor cools down.
-            for session, (old, _) in self._sessions.items():
-                if old in (SessionState.NO_INTEREST, *ACCEPTS_SETUP):
-                    self.forget(*session)
-                    break
-            else:
-                # INIT_IN_PROGRESS always gets an entry: without one, the next SETUP would create a second image.
-                if state is not SessionState.INIT_IN_PROGRESS:
-                    return
-        self._sessions[key] = (state, until_ns)
+        ended = state is SessionState.COOL_DOWN
+        table, limit = (self._cool_downs, MAX_COOL_DOWNS) if ended else (self._sessions, MAX_SESSIONS)
+        self.forget(stream_id, session_id)
+        if len(table) >= limit:
+            # Without its entry, the next SETUP of a session in INIT_IN_PROGRESS would create a second image.
+            in_progress = SessionState.INIT_IN_PROGRESS
+            self.forget(*next(each for each, (old, _) in table.items() if old is not in_progress))
+        table[stream_id, session_id] = (state, until_ns)
         self._core.silences.put(session_id, stream_id, Silence(until_ns))
 
     def _forget_where(self, stream_id: int, state: SessionState) -> None:

@@ -6,7 +6,12 @@ import pytest
 
 from mainstem._core.driver.receive_path import ReceiveEndpointCore
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.aeron.driver.receiver.data_packet_dispatcher import MAX_SESSIONS, DataPacketDispatcher, SessionState
+from mainstem.aeron.driver.receiver.data_packet_dispatcher import (
+    MAX_COOL_DOWNS,
+    MAX_SESSIONS,
+    DataPacketDispatcher,
+    SessionState,
+)
 
 SECOND = 1_000_000_000
 STREAM, SESSION = 10, 77
@@ -85,3 +90,19 @@ def test_an_image_is_created_once_during_many_cool_downs(dispatcher: DataPacketD
         dispatcher.cool_down(STREAM, session, 10 * SECOND)
     assert dispatcher.on_setup(STREAM, -1, 0)
     assert not dispatcher.on_setup(STREAM, -1, 1)
+
+
+def test_a_flood_of_sessions_does_not_end_cool_downs(dispatcher: DataPacketDispatcher) -> None:
+    for session in range(MAX_COOL_DOWNS):
+        dispatcher.cool_down(STREAM, session, 10 * SECOND)
+    for session in range(MAX_COOL_DOWNS, MAX_COOL_DOWNS + MAX_SESSIONS + 10):
+        assert dispatcher.on_unknown(STREAM, session, 0)
+        assert not dispatcher.on_unknown(STREAM, session, 1)
+    assert not any(dispatcher.on_setup(STREAM, session, 2) for session in range(MAX_COOL_DOWNS))
+
+
+def test_the_latest_session_that_ended_always_cools_down(dispatcher: DataPacketDispatcher) -> None:
+    for session in range(MAX_COOL_DOWNS + 1):
+        dispatcher.cool_down(STREAM, session, 10 * SECOND)
+    assert dispatcher.state(STREAM, 0) is None
+    assert dispatcher.state(STREAM, 1) is dispatcher.state(STREAM, MAX_COOL_DOWNS) is SessionState.COOL_DOWN
