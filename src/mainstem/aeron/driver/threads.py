@@ -7,6 +7,7 @@ compiled loop as its idle strategy.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.counters import SystemCounters
     from mainstem.aeron.driver.settings import DriverSettings
+
+logger = logging.getLogger(__name__)
 
 # How long ``close`` waits for a thread, which can be stuck in a call that never returns.
 JOIN_TIMEOUT_S = 10.0
@@ -116,20 +119,21 @@ class AgentThread:
 
     def __init__(self, group: AgentGroup, idle: LoopIdle, *, clock: Clock, cpu: int = -1) -> None:
         self._loop = idle.loop
-        self._name = group.role_name
+        self.name = group.role_name
         self._cpu = cpu
         self._runner = AgentRunner(group, idle, clock=clock, on_start=self._on_start)
 
     def start(self) -> None:
         self._runner.start()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Stop the thread and wait for it. Return False if it still runs, because it is stuck or it is the caller."""
         self._runner.stop()
         self._loop.stop()
-        self._runner.close(JOIN_TIMEOUT_S)
+        return self._runner.close(JOIN_TIMEOUT_S)
 
     def _on_start(self) -> None:
-        name_thread(self._name)
+        name_thread(self.name)
         if self._cpu >= 0:
             os.sched_setaffinity(0, {self._cpu})
 
@@ -222,11 +226,19 @@ class DriverThreads:
         return os.getpid()
 
     def close(self) -> None:
+        running = []
         while self._threads:
-            self._threads.pop().close()
+            thread = self._threads.pop()
+            if not thread.close():
+                running.append(thread.name)
         self.invoke = self.invoker = None
         core, self._core = self._core, None
-        if core is not None:
+        if running:
+            # Its next access to a file that is not mapped would crash the process.
+            logger.error(
+                "%s did not stop within %g s; the driver's files stay mapped", ", ".join(running), JOIN_TIMEOUT_S
+            )
+        elif core is not None:
             core.close()
 
     def _start(self, core: DriverCore, mode: ThreadingMode) -> None:
