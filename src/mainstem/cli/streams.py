@@ -31,11 +31,6 @@ def _of_publication(value: Callable[[Publication], Any]) -> Callable[[Stream], A
     return lambda stream: value(stream.publication) if stream.publication else None
 
 
-def _subscribers(stream: Stream) -> list[Subscriber]:
-    publication = stream.publication
-    return [*(publication.subscribers if publication else ()), *(s for i in stream.images for s in i.subscribers)]
-
-
 def _client(publication: Publication) -> str:
     return publication.client.shown + (f", {publication.purpose}" if publication.purpose else "")
 
@@ -64,8 +59,8 @@ COLUMNS = (
         "left",
         "How far each subscriber has read; in brackets its subscription's registration id, its client, and the recording that an "
         "archive makes of it.",
-        cell=lambda stream: [each.position for each in _subscribers(stream)],
-        show=lambda stream: ", ".join(_subscriber(each) for each in _subscribers(stream)) or "-",
+        cell=lambda stream: [each.position for each in stream.subscribers],
+        show=lambda stream: ", ".join(_subscriber(each) for each in stream.subscribers) or "-",
     ),
     Column(
         "client", "cut", "The publisher's client, and what an archive publishes there.", cell=_of_publication(_client)

@@ -99,8 +99,10 @@ def _since(diagnosis: Diagnosis, now_ms: int) -> str:
     if diagnosis.since_ms is not None:
         seconds = (now_ms - diagnosis.since_ms) / 1000
         since = f"since {clock_time(diagnosis.since_ms)}, {seconds:.1f} s ago"
-        parts.append(f"on and off {since}" if diagnosis.basis == ON_AND_OFF else f"{since} ({diagnosis.basis})")
-    if diagnosis.not_before_ms is not None and diagnosis.basis.startswith("the first sample:"):
+        parts.append(
+            f"on and off {since}" if diagnosis.since_basis == ON_AND_OFF else f"{since} ({diagnosis.since_basis})"
+        )
+    if diagnosis.not_before_ms is not None and diagnosis.since_basis.startswith("the first sample:"):
         parts.append(f"not before {clock_time(diagnosis.not_before_ms)}, when the {diagnosis.kind} was created")
     others = {name: n for name, n in diagnosis.samples.items() if name != diagnosis.rule}
     also = "".join(f", {name} {n}" for name, n in sorted(others.items(), key=lambda item: -item[1]))

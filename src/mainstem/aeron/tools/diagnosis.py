@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, SILENT_MS, Cause
@@ -41,7 +41,7 @@ class Diagnosis:
 
     ``samples`` maps each rule to the number of samples in which it applied. ``since_ms`` (epoch) is the first sample of the final,
     uninterrupted run in which the rule applied, or the first sample in which it applied if it came and went, or a recorded time;
-    ``basis`` says which. ``not_before_ms`` is when the log was created.
+    ``since_basis`` says which. ``not_before_ms`` is when the log was created.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Diagnosis:
     figures: dict[str, int]
     samples: dict[str, int]
     since_ms: int | None
-    basis: str
+    since_basis: str
     not_before_ms: int | None
 
     @property
@@ -107,22 +107,7 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
 
 
 def diagnosis_row(diagnosis: Diagnosis) -> dict[str, object]:
-    return {
-        "kind": diagnosis.kind,
-        "registration_id": diagnosis.registration_id,
-        "session_id": diagnosis.session_id,
-        "stream_id": diagnosis.stream_id,
-        "channel": diagnosis.channel,
-        "stalled": diagnosis.is_stalled,
-        "cause": str(diagnosis.cause),
-        "rule": diagnosis.rule,
-        "sentence": diagnosis.sentence,
-        "since_ms": diagnosis.since_ms,
-        "since_basis": diagnosis.basis,
-        "not_before_ms": diagnosis.not_before_ms,
-        "samples": diagnosis.samples,
-        "figures": diagnosis.figures,
-    }
+    return {"stalled": diagnosis.is_stalled, **asdict(diagnosis)}
 
 
 def _observe_publication(status: PublicationStatus) -> Observation:
@@ -209,7 +194,7 @@ def _conclude(kind: str, subject: Publication | Image, observations: list[Observ
         figures=last.figures,
         samples=dict(samples),
         since_ms=since,
-        basis=basis,
+        since_basis=basis,
         not_before_ms=subject.log.created_ms if subject.log else None,
     )
 
@@ -222,7 +207,7 @@ def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagn
     earlier = [ms for ms in observed if ms < diagnosis.since_ms]
     if not earlier or len(earlier) < len(observed):
         return diagnosis
-    return replace(diagnosis, since_ms=max(earlier), basis="the loss report's last observation")
+    return replace(diagnosis, since_ms=max(earlier), since_basis="the loss report's last observation")
 
 
 def _since(observations: list[Observation], last: Observation) -> tuple[int | None, str]:

@@ -176,8 +176,7 @@ def _client_states(snapshot: Snapshot) -> tuple[ClientState, ...]:
 
 
 def _name(stream: Stream) -> StreamName:
-    key = stream.publication.key if stream.publication else stream.images[0].key
-    return key.stream_id, key.session_id, key.registration_id
+    return stream.stream_id, stream.session_id, stream.key.registration_id
 
 
 def _first_position(stream: Stream) -> int:
@@ -194,10 +193,6 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
     position = _first_position(stream)
     windows = [i.window for i in stream.images if i.window]
     window = stream.publication.window if stream.publication else min(windows, default=None)
-    subscribers = [
-        *(stream.publication.subscribers if stream.publication else ()),
-        *(s for image in stream.images for s in image.subscribers),
-    ]
     naks = _naks(stream)
     own = (stream.session_id, stream.stream_id)
     return StreamState(
@@ -206,7 +201,7 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
         stream_id=stream.stream_id,
         channel=stream.channel,
         publisher=stream.publication.client.shown if stream.publication else "-",
-        subscribers=tuple(dict.fromkeys(s.client.shown for s in subscribers)),
+        subscribers=tuple(dict.fromkeys(s.client.shown for s in stream.subscribers)),
         position=position,
         lag=max([0, *(position - step.position for step in steps)]),
         window=window,

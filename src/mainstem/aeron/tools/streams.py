@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from mainstem.aeron.tools.archives import Archives
 from mainstem.aeron.tools.snapshot import stream_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.tools.archives import ActiveRecording
@@ -110,14 +111,30 @@ class Image:
 class Stream:
     """One stream as far as this driver sees it: its publication, its images, or both."""
 
-    session_id: int
-    stream_id: int
     publication: Publication | None
     images: tuple[Image, ...]
 
     @property
+    def key(self) -> StreamKey:
+        return self.publication.key if self.publication else self.images[0].key
+
+    @property
+    def session_id(self) -> int:
+        return self.key.session_id
+
+    @property
+    def stream_id(self) -> int:
+        return self.key.stream_id
+
+    @property
     def channel(self) -> str:
-        return self.publication.key.channel if self.publication else self.images[0].key.channel
+        return self.key.channel
+
+    @property
+    def subscribers(self) -> list[Subscriber]:
+        """Those of the publication's log, then those of each image."""
+        own = self.publication.subscribers if self.publication else ()
+        return [*own, *(subscriber for image in self.images for subscriber in image.subscribers)]
 
 
 class _Index:
@@ -127,6 +144,7 @@ class _Index:
         self.keys: dict[int, StreamKey] = {}
         self.by_type: dict[int, list[CounterSnapshot]] = {}
         self._values: dict[tuple[int, int], int] = {}
+        self.logs = snapshot.logs
         self.archives = Archives(snapshot)
         self._clients: dict[int, Client] = {}
         for counter in snapshot.counters:
@@ -145,6 +163,12 @@ class _Index:
             else:
                 self._values.setdefault((counter.type_id, counter.registration_id), counter.value)
 
+    def keyed(self, type_id: int) -> Iterator[tuple[CounterSnapshot, StreamKey]]:
+        """Yield the counters of a type, with their streams."""
+        for counter in self.by_type.get(type_id, ()):
+            if (key := self.keys.get(counter.counter_id)) is not None:
+                yield counter, key
+
     def value(self, type_id: int, registration_id: int) -> int | None:
         return self._values.get((type_id, registration_id))
 
@@ -157,9 +181,8 @@ class _Index:
 
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
         """Return the value of the counter with ``word`` in its label, because some types have several counters per registration."""
-        for counter in self.by_type.get(type_id, ()):
-            key = self.keys.get(counter.counter_id)
-            if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
+        for counter, key in self.keyed(type_id):
+            if key.registration_id == registration_id and word in counter.label.partition(":")[0]:
                 return counter.value
         return None
 
@@ -177,38 +200,28 @@ def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
     """Return all streams, ordered by stream id, session id and channel."""
     index = _Index(snapshot)
     followers = _subscribers(index)
-    publications = [
-        _publication(c, index, followers, snapshot) for c in index.by_type.get(CounterType.PUBLISHER_LIMIT, ())
-    ]
-    images = [_image(c, index, followers, snapshot) for c in index.by_type.get(CounterType.RECEIVER_POSITION, ())]
+    publications = [_publication(*each, index, followers) for each in index.keyed(CounterType.PUBLISHER_LIMIT)]
+    rivals = Counter(_ids(publication) for publication in publications)
+    images: dict[tuple[int, int], list[Image]] = {}
+    for each in index.keyed(CounterType.RECEIVER_POSITION):
+        image = _image(*each, index, followers)
+        images.setdefault(_ids(image), []).append(image)
     streams = []
-    grouped: set[int] = set()
     for publication in publications:
-        if publication is None:
-            continue
-        own = tuple(
-            i
-            for i in images
-            if i and _same_stream(publication, i, publications) and i.key.registration_id not in grouped
-        )
-        grouped.update(i.key.registration_id for i in own)
-        key = publication.key
-        streams.append(Stream(session_id=key.session_id, stream_id=key.stream_id, publication=publication, images=own))
-    for image in images:
-        if image and image.key.registration_id not in grouped:
-            key = image.key
-            streams.append(
-                Stream(session_id=key.session_id, stream_id=key.stream_id, publication=None, images=(image,))
-            )
+        candidates = () if publication.is_ipc else images.get(_ids(publication), ())
+        # Session ids that were chosen by hand can be the same on another address. In that case, compare the addresses.
+        own = [each for each in candidates if rivals[_ids(publication)] == 1 or _share_address(publication, each)]
+        for image in own:
+            images[_ids(image)].remove(image)
+        streams.append(Stream(publication=publication, images=tuple(own)))
+    streams += [Stream(publication=None, images=(image,)) for left in images.values() for image in left]
     return tuple(sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel)))
 
 
 def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
+    """Return the subscribers by the publication or image that they follow."""
     followers: dict[int, list[Subscriber]] = {}
-    for counter in index.by_type.get(CounterType.SUBSCRIBER_POSITION, ()):
-        key = index.keys.get(counter.counter_id)
-        if key is None:
-            continue
+    for counter, key in index.keyed(CounterType.SUBSCRIBER_POSITION):
         subscriber = Subscriber(
             registration_id=key.registration_id,
             counter_id=counter.counter_id,
@@ -223,13 +236,10 @@ def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
 
 
 def _publication(
-    counter: CounterSnapshot, index: _Index, followers: dict[int, list[Subscriber]], snapshot: Snapshot
-) -> Publication | None:
-    key = index.keys.get(counter.counter_id)
-    if key is None:
-        return None
+    counter: CounterSnapshot, key: StreamKey, index: _Index, followers: dict[int, list[Subscriber]]
+) -> Publication:
     own = key.registration_id
-    log = snapshot.logs.get(own)
+    log = index.logs.get(own)
     # Use the counter, not the log's tail: the driver sets it together with the limit, while the log was read a little later.
     position = index.value(CounterType.PUBLISHER_POSITION, own)
     if position is None:
@@ -252,12 +262,7 @@ def _publication(
     )
 
 
-def _image(
-    counter: CounterSnapshot, index: _Index, followers: dict[int, list[Subscriber]], snapshot: Snapshot
-) -> Image | None:
-    key = index.keys.get(counter.counter_id)
-    if key is None:
-        return None
+def _image(counter: CounterSnapshot, key: StreamKey, index: _Index, followers: dict[int, list[Subscriber]]) -> Image:
     own = key.registration_id
     mark = index.value(CounterType.RECEIVER_HIGH_WATER_MARK, own)
     return Image(
@@ -267,7 +272,7 @@ def _image(
         naks=index.value(CounterType.RECEIVER_NAKS_SENT, own),
         cubic_window=index.labelled(CounterType.PER_IMAGE, own, "wnd"),
         subscribers=tuple(followers.get(own, ())),
-        log=snapshot.logs.get(own),
+        log=index.logs.get(own),
     )
 
 
@@ -282,15 +287,12 @@ def _channel_status(index: _Index, key: StreamKey) -> int | None:
     return None
 
 
-def _same_stream(publication: Publication, image: Image, all_publications: Iterable[Publication | None]) -> bool:
-    ours, theirs = publication.key, image.key
-    if publication.is_ipc or (ours.session_id, ours.stream_id) != (theirs.session_id, theirs.stream_id):
-        return False
-    rivals = [
-        p for p in all_publications if p and (p.key.session_id, p.key.stream_id) == (ours.session_id, ours.stream_id)
-    ]
-    # Session ids that were chosen by hand can be the same on another address. In that case, compare the addresses.
-    return len(rivals) == 1 or bool(_addresses(ours.channel) & _addresses(theirs.channel))
+def _ids(end: Publication | Image) -> tuple[int, int]:
+    return end.key.session_id, end.key.stream_id
+
+
+def _share_address(publication: Publication, image: Image) -> bool:
+    return bool(_addresses(publication.key.channel) & _addresses(image.key.channel))
 
 
 def _addresses(channel: str) -> set[str]:

@@ -31,7 +31,7 @@ def publication(samples: list[MadeUpDirectory]) -> Diagnosis:
 
 def test_a_rule_that_applied_in_the_first_sample_may_have_applied_longer() -> None:
     found = publication([slow()] * 4)
-    assert (found.since_ms, found.basis) == (NOW_MS, "the first sample: it may be longer")
+    assert (found.since_ms, found.since_basis) == (NOW_MS, "the first sample: it may be longer")
     assert found.not_before_ms == NOW_MS - 60_000
     assert (found.agreeing, found.total) == (4, 4)
 
@@ -39,12 +39,12 @@ def test_a_rule_that_applied_in_the_first_sample_may_have_applied_longer() -> No
 def test_a_change_between_samples_is_dated_by_the_first_sample_that_shows_it() -> None:
     found = publication([flowing(FAR), flowing(FAR + 64), flowing(FAR + 128), slow(), slow()])
     assert found.cause is Cause.SLOW_SUBSCRIBER
-    assert (found.since_ms, found.basis) == (NOW_MS + 3 * STEP_MS, "the first sample that shows it")
+    assert (found.since_ms, found.since_basis) == (NOW_MS + 3 * STEP_MS, "the first sample that shows it")
 
 
 def test_a_silent_client_dates_the_stall_by_its_last_heartbeat() -> None:
     found = publication([slow(silent_ms=7000)] * 3)
-    assert (found.since_ms, found.basis) == (NOW_MS - 7000, "its client's last heartbeat")
+    assert (found.since_ms, found.since_basis) == (NOW_MS - 7000, "its client's last heartbeat")
     assert "no heartbeat for 7.1 s" in found.sentence
 
 
