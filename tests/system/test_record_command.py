@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import TIMEOUT_S, wait_for
+from tests.support.ports import free_port
 
 from mainstem import Aeron, MediaDriver
 from mainstem.bymux import connect
@@ -33,13 +34,14 @@ def recorded(path: Path) -> list[bytes]:
         return [payload for _, payload in messages(reader, 0, reader.end_position())]
 
 
-def test_an_aeron_stream_is_recorded_until_its_publisher_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_spy", [False, True], ids=["subscriber", "spy"])
+def test_an_aeron_stream_is_recorded_until_its_publisher_ends(is_spy: bool, tmp_path: Path) -> None:
+    channel = f"aeron:udp?endpoint=localhost:{free_port()}|ssc=true" if is_spy else "aeron:ipc"
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
-        arguments = command(
-            "aeron:ipc", "--stream", 1001, "--out", tmp_path, "--exit-at-end", "--dir", driver.directory
-        )
+        subscribed = f"aeron-spy:{channel}" if is_spy else channel
+        arguments = command(subscribed, "--stream", 1001, "--out", tmp_path, "--exit-at-end", "--dir", driver.directory)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-            with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
+            with aeron.add_exclusive_publication(channel, 1001) as publication:
                 wait_for(lambda: publication.is_connected)
                 for message in SENT:
                     publication.send(message, timeout=TIMEOUT_S)

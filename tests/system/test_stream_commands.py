@@ -118,8 +118,8 @@ def test_without_a_driver_running_ones_are_suggested(directory: str, tmp_path: P
     with running("pub", "aeron:ipc", "1", "--dir", missing, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
         lines = pub.communicate(timeout=TIMEOUT_S)[1].decode().splitlines()
     assert lines[0] == f"mainstem: waiting for a media driver in {missing}, 1.5 s at most"
-    for command in (["streams", "--dir", missing], ["why", "--dir", missing]):
-        with running(*command) as process:
+    for command in ("streams", "why", "metrics"):
+        with running(command, "--dir", missing) as process:
             lines += process.communicate(timeout=TIMEOUT_S)[1].decode().splitlines()
     for line in lines[1:]:
         assert line.startswith(f"mainstem: no media driver in {missing}")

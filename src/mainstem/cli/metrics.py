@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 
-from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.cli._drivers import open_directory, take_snapshot
 from mainstem.cli._options import DirectoryOption, ListenOption
 from mainstem.cli._process import say
 from mainstem.metrics.page_server import PageServer
@@ -22,16 +22,16 @@ def run(directory: DirectoryOption = "", listen: ListenOption = "") -> None:
 
     Example: mainstem metrics --listen 127.0.0.1:9100
     """
-    directory = directory or default_directory()
+    if not listen:
+        with open_directory(directory) as reader:
+            sys.stdout.write(render(take_snapshot(reader)))
+        return
 
     def page() -> str:
         # Open the directory for each scrape, because the driver may have restarted.
-        with DirectoryReader(directory) as reader:
-            return render(reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns()))
+        with DirectoryReader(directory or default_directory()) as reader:
+            return render(take_snapshot(reader))
 
-    if not listen:
-        sys.stdout.write(page())
-        return
     with PageServer(listen, page, name="--listen") as server:
         say(f"serving {server.url}")
         threading.Event().wait()

@@ -103,7 +103,8 @@ def run(
     raise_open_files_limit()
     access: dict[str, Any] = {"mode": parse_mode(file_mode, name="--file-mode"), "group": group}
     streams = stream or []
-    if channel.startswith("aeron"):
+    is_aeron = channel.startswith("aeron")
+    if is_aeron:
         check_subscription(channel)
         if not streams:
             raise ConfigurationError("--stream is required to record from an Aeron channel")
@@ -118,7 +119,7 @@ def run(
             raise ConfigurationError(
                 "--store-option needs --ship-to: it is for the store that recordings are shipped to"
             )
-        if channel.startswith("aeron:"):
+        if is_aeron:
             aeron = stack.enter_context(connect(directory, "record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
             recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
