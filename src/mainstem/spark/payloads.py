@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 SAMPLE = 4000
 
 
-class Encoded:
-    """An encoder for the rows of a task. It is pickled to the workers."""
-
-    def __init__(self, codec: Codec, names: Sequence[str], others: Sequence[str], payload: str) -> None:
-        self._codec, self._names, self._others, self._payload = codec, list(names), list(others), payload
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            payloads = pa.array(self._codec.encode_batch(batch.select(self._names)), pa.binary())
-            columns = [batch.column(name) for name in self._others]
-            yield pa.RecordBatch.from_arrays([*columns, payloads], names=[*self._others, self._payload])
-
-
 def decode(
     df: DataFrame,
     codec: Codec | str,
@@ -131,9 +116,16 @@ def encode(
     others = [item for item in df.schema.fields if item.name not in names]
     if payload in (item.name for item in others):
         raise ConfigurationError(f"there is already a column {payload!r}; pass another name as payload=")
-    writer = _codec(codec, codec_options)
-    whole = StructType([*others, StructField(payload, BinaryType(), nullable=False)])
-    return df.mapInArrow(Encoded(writer, names, [item.name for item in others], payload), whole)
+    writer, kept = _codec(codec, codec_options), [item.name for item in others]
+
+    def encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            payloads = pa.array(writer.encode_batch(batch.select(names)), pa.binary())
+            yield pa.RecordBatch.from_arrays([*(batch.column(name) for name in kept), payloads], names=[*kept, payload])
+
+    return df.mapInArrow(encoded, StructType([*others, StructField(payload, BinaryType(), nullable=False)]))
 
 
 def _codec(codec: Codec | str, options: Mapping[str, str] | None) -> Codec:

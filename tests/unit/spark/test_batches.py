@@ -17,7 +17,8 @@ from mainstem.recording import Recorder, read_catalog
 from mainstem.recording.index import index_file
 from mainstem.recording.rows.reading import event_times
 from mainstem.recording.segments import segment_name
-from mainstem.spark.sources import batches
+from mainstem.spark.sources.batches import RecordingRange, TaskReader
+from mainstem.spark.sources.options import RecordingOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,12 +70,9 @@ def path(tmp_path: Path) -> Path:
 
 def positions(path: Path, **changes: Any) -> list[int]:
     (descriptor,) = read_catalog(path)
-    values: dict[str, Any] = {
-        "location": str(path), "descriptor": descriptor, "start": 0, "end": 4 * TERM, "names": {"position": False},
-        "rows": "messages", "rows_per_batch": 50, "strict": False, "verify": False,
-    }  # fmt: skip
-    part = batches.RecordingRange(**values | changes)
-    return [value for batch in batches.rows_of(part) for value in batch.column("position").to_pylist()]
+    options = RecordingOptions(rows_per_batch=50, **{"fail_on_data_loss": False} | changes)
+    rows = TaskReader(options, {"position": False}).rows(RecordingRange(str(path), descriptor, 0, 4 * TERM))
+    return [value for batch in rows for value in batch.column("position").to_pylist()]
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -87,7 +85,7 @@ def test_a_missing_segment_loses_only_its_own_messages_and_is_logged(path: Path,
         assert positions(path) == [each for each in whole if each <= TERM or each > 2 * TERM]
     assert f"recording 0: {TERM} to {2 * TERM} are skipped" in caplog.text
     with pytest.raises(RecordingError):
-        positions(path, strict=True)
+        positions(path, fail_on_data_loss=True)
 
 
 def test_bytes_that_changed_cost_what_their_checksum_covers(path: Path, caplog: Any) -> None:
@@ -103,4 +101,4 @@ def test_bytes_that_changed_cost_what_their_checksum_covers(path: Path, caplog: 
     assert max(rest) == max(whole)
     assert "are skipped: the bytes of positions" in caplog.text
     with pytest.raises(RecordingError, match="are not those that were recorded"):
-        positions(path, verify=True, strict=True)
+        positions(path, verify=True, fail_on_data_loss=True)

@@ -20,7 +20,7 @@ from mainstem.recording import reader as readers
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import Catalog
 from mainstem.spark.sources import archives, planning
-from mainstem.spark.sources.batches import RecordingGroup, rows_of
+from mainstem.spark.sources.batches import RecordingGroup
 from mainstem.spark.sources.offsets import Finished, pack, parse_offset, unpack
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader, whole_schema
@@ -68,7 +68,7 @@ def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, An
 
 
 def rows(stream: RecordingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for task in stream.partitions(start, end) for batch in rows_of(task) for row in batch.to_pylist()]
+    return [row for task in stream.partitions(start, end) for batch in stream.read(task) for row in batch.to_pylist()]
 
 
 def recorded(path: Path, *sessions: int, messages: int = 10) -> None:
@@ -151,7 +151,7 @@ def test_small_recordings_share_tasks_and_batches(tmp_path: Path, stream: Any) -
     tasks = reader.partitions(begin, end)
     assert len(tasks) == 3
     assert all(isinstance(task, RecordingGroup) for task in tasks)
-    assert sum(len(list(rows_of(task))) for task in tasks) == 3
+    assert sum(len(list(reader.read(task))) for task in tasks) == 3
     read = rows(reader, begin, end)
     assert sorted((row["recording_id"], row["position"]) for row in read) == [
         (number, 128 * (message + 1)) for number in range(300) for message in range(10)

@@ -18,10 +18,10 @@ from mainstem.spark.option_table import (
     positive,
     text,
 )
-from mainstem.spark.sources.decoding import CodecOptions, check_codec, split_options
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, check_columns, split_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
 
@@ -87,20 +87,9 @@ class CaptureOptions(TriggerOptions, CodecOptions):
 
     def wanted(self, fields: StructType) -> FrameSelection:
         """Return the columns to read for a schema. Raises ConfigurationError for an unknown column or a wrong type."""
-        types = {column.name: column.type for column in schema.columns(payload=True)}
-        for item in fields.fields:
-            if item.name not in types:
-                raise ConfigurationError(f"mainstem.capture has no column {item.name!r}; it has {', '.join(types)}")
-            if item.dataType.simpleString() != types[item.name]:
-                raise ConfigurationError(
-                    f"column {item.name!r} is of type {types[item.name]}, not {item.dataType.simpleString()}"
-                )
-        return self.selection(item.name for item in fields.fields)
-
-    def selection(self, names: Iterable[str]) -> FrameSelection:
-        """Like ``wanted``, but for names of columns that are known to exist."""
+        check_columns("mainstem.capture", fields, {column.name: column.type for column in schema.columns(payload=True)})
         return FrameSelection(
-            names=tuple(names),
+            names=tuple(fields.names),
             aeron_ports=self.aeron_ports,
             bymux_ports=self.bymux_ports,
             jmux_ports=self.jmux_ports,

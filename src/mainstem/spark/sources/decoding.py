@@ -159,6 +159,8 @@ def decoder_of(
     for item in schema.fields:
         if item.name in _RESERVED:
             _check_type(item, _RESERVED[item.name])
+            if not item.nullable:
+                raise ConfigurationError(f"column {item.name!r} must be nullable: it is null in most rows")
             sources.append(item.name)
             continue
         name = item.name.removeprefix(QUALIFIER)
@@ -194,11 +196,17 @@ def decoder_of(
 _RESERVED = {PROBLEM: "string", RESCUE_COLUMNS[0]: "string", RESCUE_COLUMNS[1]: "binary"}
 
 
+def check_columns(source: str, schema: StructType, types: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if a query's schema has a column that the source lacks or that has another type."""
+    for item in schema.fields:
+        if item.name not in types:
+            raise ConfigurationError(f"{source} has no column {item.name!r}; it has {', '.join(types)}")
+        _check_type(item, types[item.name])
+
+
 def _check_type(item: StructField, kind: str) -> None:
     if item.dataType.simpleString() != kind:
         raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
-    if not item.nullable and item.name in _RESERVED:
-        raise ConfigurationError(f"column {item.name!r} must be nullable: it is null in most rows")
 
 
 def _check_codec_columns(wanted: StructType, kind: StructType) -> None:

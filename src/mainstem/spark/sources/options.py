@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from mainstem.recording import RecordingDescriptor, RecordingReader
+    from mainstem.recording import RecordingDescriptor
 
 # The smallest range that cores share a small input in.
 SHARED_BYTES = 16 << 20
@@ -298,28 +298,6 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     return replace(made, archive_columns=values.get("archive_columns", has_many))
 
 
-def require_times(reader: RecordingReader, name: str) -> None:
-    """Raise ConfigurationError if a recording has no times. Those of Aeron Archive have none."""
-    if not reader.has_times:
-        raise ConfigurationError(
-            f"{name}: recording {reader.descriptor.recording_id} has no index and so no times; use positions, or exclude it with "
-            "recordingId"
-        )
-
-
-class Resolvable(Protocol):
-    """A recording in a plan. Its reader is opened only if a position needs it."""
-
-    @property
-    def key(self) -> tuple[str, int]: ...
-    @property
-    def start_position(self) -> int: ...
-    @property
-    def end_position(self) -> int: ...
-    @property
-    def reader(self) -> RecordingReader: ...
-
-
 def source_options(
     path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
 ) -> RecordingOptions:
@@ -328,27 +306,3 @@ def source_options(
     if isinstance(path, str | os.PathLike):
         return parse_options(texts | {"path": str(path)})
     return parse_options(texts | {"paths": json.dumps([str(each) for each in path])})
-
-
-def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: str) -> Where:
-    """Return the part of ``where`` that applies to one recording."""
-    if not isinstance(where, dict):
-        return where
-    archive, recording_id = recording.key
-    return where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
-
-
-def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str, *, name: str) -> int:
-    """Resolve ``where`` for one recording to a readable position between two messages."""
-    bound = bound_of(where, recording, default)
-    if bound == "earliest":
-        return recording.start_position
-    last = recording.end_position
-    if bound == "latest":
-        return last
-    reader = recording.reader
-    if isinstance(bound, str):
-        require_times(reader, name)
-        return min(reader.position_at_time(time_ns_of(bound, name)), last)
-    first = recording.start_position
-    return reader.advance(first, min(max(bound, first), last))

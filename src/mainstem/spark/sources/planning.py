@@ -51,7 +51,7 @@ from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum, present_keys
-from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, bound_of, require_times, resolve
+from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, time_ns_of
 from mainstem.spark.sources.parallelism import launched_parallelism
 from mainstem.spark.sources.skip_report import note
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mainstem.recording import RecordingDescriptor
-    from mainstem.spark.sources.options import RecordingOptions
+    from mainstem.spark.sources.options import RecordingOptions, Where
     from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,35 @@ class PlannedRecording:
     def reader(self) -> RecordingReader:
         """The recording's reader, which may be closed when another one is requested."""
         return self._planner.reader(self.key)
+
+    def bound_of(self, where: Where | dict[str, Where], default: str) -> Where:
+        """Return the part of ``where`` that applies to this recording."""
+        if not isinstance(where, dict):
+            return where
+        archive, recording_id = self.key
+        return where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
+
+    def resolve(self, where: Where | dict[str, Where], default: str, name: str) -> int:
+        """Resolve ``where`` to a readable position between two messages."""
+        bound = self.bound_of(where, default)
+        if bound == "earliest":
+            return self.start_position
+        last = self.end_position
+        if bound == "latest":
+            return last
+        if isinstance(bound, str):
+            return min(self.reader_with_times(name).position_at_time(time_ns_of(bound, name)), last)
+        first = self.start_position
+        return self.reader.advance(first, min(max(bound, first), last))
+
+    def reader_with_times(self, name: str) -> RecordingReader:
+        """Return the reader. Raises ConfigurationError if the recording has no times; those of Aeron Archive have none."""
+        reader = self.reader
+        if not reader.has_times:
+            raise ConfigurationError(
+                f"{name}: recording {self.key[1]} has no index and so no times; use positions, or exclude it with recordingId"
+            )
+        return reader
 
 
 class Planner:
@@ -345,15 +374,15 @@ class Planner:
     def starting(self) -> Positions:
         where = self._options.starting
         for key, recording in self._recordings.items():
-            bound, first = bound_of(where, recording, "earliest"), recording.start_position
+            bound, first = recording.bound_of(where, "earliest"), recording.start_position
             if isinstance(bound, int) and (start := max(bound, recording.descriptor.start_position)) < first:
                 name = f"recording {key[1]} of {recording.opened.url}"
                 self._lost(f"{name}: positions {start} to {first} of startingPositions were purged", key, start, first)
-        return {key: resolve(where, r, "earliest", name="startingPositions") for key, r in self._recordings.items()}
+        return {key: each.resolve(where, "earliest", "startingPositions") for key, each in self._recordings.items()}
 
     def ending(self) -> Positions:
         where = self._options.ending
-        return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
+        return {key: each.resolve(where, "latest", "endingPositions") for key, each in self._recordings.items()}
 
     def targets(self, reached: ReadPositions | None = None) -> Positions:
         """Return the position that a query should now read up to in each recording, within the options. Excludes finished ones."""
@@ -380,7 +409,7 @@ class Planner:
         if wanted.has_times:
             if self._options.unknown_times == "skip" and not reader.has_times:
                 return start, start
-            require_times(reader, "toTime" if wanted.from_time_ns is None else "fromTime")
+            self._recordings[key].reader_with_times("toTime" if wanted.from_time_ns is None else "fromTime")
             start, end = wanted.of_times(reader, start, end)
         if rows == "problems":
             return start, end
@@ -522,24 +551,10 @@ class Planner:
             self._lost(f"recording {key[1]} is missing in {url}", key, max(reached, 0), end)
 
     def _range(self, key: Key, start: int, end: int) -> RecordingRange:
-        recording = self._recordings[key]
-        archive = recording.opened.archive
-        return RecordingRange(
-            recording.opened.url,
-            recording.descriptor,
-            start,
-            end,
-            self._names,
-            self._options.rows,
-            self._options.rows_per_batch,
-            self._options.fail_on_data_loss,
-            self._options.verify,
-            self._options.timestamp_from,
-            key[0],
-            archive.host if "host" in self._names else "",
-            self._options.skip_report,
-            self._options.read,
-        )
+        opened = self._recordings[key].opened
+        host = opened.archive.host if "host" in self._names else ""
+        descriptor = opened.by_id[key[1]]
+        return RecordingRange(opened.url, descriptor, start, end, key[0], host)
 
 
 def _truncated(recording_id: int, url: str, end: int, position: int) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from mainstem.spark.option_table import TriggerDelay, documents
-from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
+from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, TaskReader
 from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
@@ -49,24 +49,27 @@ def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, 
     return names_of(read, options.rows, options.timestamp_from), decoder
 
 
-def _rows_of(partition: InputPartition | None, decoder: PayloadDecoder | None) -> Iterator[pa.RecordBatch]:
-    # If there are no partitions, Spark still starts one task, with None.
-    if not isinstance(partition, RecordingRange | RecordingGroup):
-        return iter(())
-    rows = rows_of(partition)
-    return rows if decoder is None else decoder(rows)
+class RecordingRows:
+    """What readers of batches and of streams share. Readers are pickled to the tasks, with the options."""
+
+    def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
+        self._options, self._names, self._decoder = options, names, decoder
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # If there are no partitions, Spark still starts one task, with None.
+        if not isinstance(partition, RecordingRange | RecordingGroup):
+            return iter(())
+        rows = TaskReader(self._options, self._names).rows(partition)
+        return rows if self._decoder is None else self._decoder(rows)
 
 
-class RecordingBatchReader(DataSourceReader):
+class RecordingBatchReader(RecordingRows, DataSourceReader):
     """A batch reader for the current contents of the recordings.
 
     It does not support Spark's filter pushdown. Spark keeps one plan per DataFrame, and per table in a statement, with the filters
     that were pushed last, so the next query, or the other half of a union, would miss rows. Instead, options (streamId, sessionId,
     fromTime, ...) prune, and ``mainstem.spark.recordings`` derives them from a condition.
     """
-
-    def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
-        self._options, self._names, self._decoder = options, names, decoder
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self._options, self._names)
@@ -76,15 +79,12 @@ class RecordingBatchReader(DataSourceReader):
         finally:
             planner.close()
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition, self._decoder)
 
-
-class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RecordingStreamReader(RecordingRows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream reader for growing and new recordings."""
 
     def __init__(self, options: RecordingOptions, names: Names, decoder: PayloadDecoder | None = None) -> None:
-        self._options, self._names, self._decoder = options, names, decoder
+        super().__init__(options, names, decoder)
         self._planner: Planner | None = None
         self._frozen: Positions | None = None
         self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
@@ -140,9 +140,6 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planner = self._planned()
         return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(parse_offset(end)))
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows_of(partition, self._decoder)
 
     def commit(self, end: dict[str, Any]) -> None:
         pass

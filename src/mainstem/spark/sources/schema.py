@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.errors import ConfigurationError
 from mainstem.recording.rows.schema import FRAME_COLUMNS, MESSAGE_COLUMNS, NULLABLE, TIMESTAMP, TIMESTAMP_COLUMN
+from mainstem.spark.sources.decoding import check_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,11 +59,6 @@ def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> li
 
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
     """Return the columns of a query's schema, in order. Raises ConfigurationError for an unknown column or a wrong type."""
-    columns = columns_of(rows, timestamp_from, archives=True)
-    for item in schema.fields:
-        if item.name not in columns:
-            raise ConfigurationError(f"mainstem.recording has no column {item.name!r}; it has {', '.join(columns)}")
-        kind, _ = columns[item.name]
-        if item.dataType.simpleString() != kind:
-            raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
+    columns = columns_of(rows, timestamp_from, archives=True).items()
+    check_columns("mainstem.recording", schema, {name: kind for name, (kind, _) in columns})
     return {item.name: item.nullable for item in schema.fields}
