@@ -273,8 +273,7 @@ def test_recordings_are_listed_with_their_problems(spark: SparkSession, tmp_path
     with Recorder(recordings) as recorder:
         for number in (1, 2):
             stream = Stream(session_id=number)
-            writer = recorder.start(session_id=number, stream_id=1001, initial_term_id=-5, term_buffer_length=65536,
-                                    mtu_length=1408, join_position=0)  # fmt: skip
+            writer = Stream(session_id=number).start(recorder)
             record(writer, stream, [b"x" * 100] * 50, time_ns=1_700_000_000_000_000_000)
     with (recordings / "1-0.rec").open("r+b") as file:
         file.seek(20 * 160)

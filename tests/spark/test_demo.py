@@ -35,14 +35,7 @@ def test_a_table_of_every_type_arrives_value_for_value(spark: SparkSession, tmp_
     recordings = tmp_path / "recording"
     with Recorder(recordings) as recorder:
         stream = Stream()
-        writer = recorder.start(
-            session_id=77,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=65536,
-            mtu_length=1408,
-            join_position=0,
-        )
+        writer = Stream().start(recorder)
         record(writer, stream, [text.encode() for array in encoded(table) for text in array.to_pylist()])
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         query = TableQuery(spark, table, recordings, tmp_path / "table", tmp_path / "work")

@@ -41,14 +41,7 @@ def s3() -> Iterator[str]:
 
 def recorded(path: Path, session_id: int, messages: int = 300) -> None:
     with Recorder(path, segment_length=4 * TERM) as recorder:
-        writer = recorder.start(
-            session_id=session_id,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=TERM,
-            mtu_length=1408,
-            join_position=0,
-        )
+        writer = Stream(session_id=session_id).start(recorder)
         record(writer, Stream(session_id=session_id), [bytes([session_id]) * 2000] * messages)
 
 

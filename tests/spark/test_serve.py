@@ -34,9 +34,7 @@ class Recording:
         self.path = path
         self.recorder = Recorder(path, segment_length=TERM)
         self.stream = Stream()
-        self.writer = self.recorder.start(
-            session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM, mtu_length=1408, join_position=0
-        )
+        self.writer = Stream().start(self.recorder)
         self.count = 0
 
     def add(self, count: int) -> None:

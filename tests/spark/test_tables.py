@@ -88,8 +88,7 @@ def test_tables_of_recordings_are_the_same_in_streaming(spark: SparkSession, tmp
     path = tmp_path / "recordings"
     with Recorder(path) as recorder:
         for number in (1, 2):
-            writer = recorder.start(session_id=number, stream_id=1001, initial_term_id=-5, term_buffer_length=65536,
-                                    mtu_length=1408, join_position=0)  # fmt: skip
+            writer = Stream(session_id=number).start(recorder)
             sent = [bytes(17 * n % 400) for n in range(200)]
             record(writer, Stream(session_id=number), sent, time_ns=1_700_000_000_000_000_000, step_ns=1_000_000)
 

@@ -50,14 +50,11 @@ class Peer:
         await self.send(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1"))
         return await self.response(has_body=method != "HEAD")
 
-    async def is_cut(self) -> bool:
-        """Return whether the server ends the connection; read what it still sends."""
-        try:
+    async def wait_closed(self) -> None:
+        """Wait until the server ends the connection, and read what it still sends."""
+        with suppress(ConnectionError):
             while await soon(self.reader.read(65536)):
                 pass
-        except ConnectionError:
-            pass
-        return True
 
     async def close(self) -> None:
         self.writer.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from mainstem.recording import Recorder
     from mainstem.recording.writer import RecordingWriter
 
 HEADER = struct.Struct("<iBBHiiiiq")
@@ -33,6 +34,18 @@ class Stream:
         self.term_length, self.mtu = term_length, mtu
         self.session_id, self.stream_id, self.initial_term_id = session_id, stream_id, initial_term_id
         self.position = position
+
+    def start(self, recorder: Recorder, *, channel: str = "aeron:ipc") -> RecordingWriter:
+        """Start the stream's recording at its current position."""
+        return recorder.start(
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            initial_term_id=self.initial_term_id,
+            term_buffer_length=self.term_length,
+            mtu_length=self.mtu,
+            join_position=self.position,
+            channel=channel,
+        )
 
     def frame(self, payload: bytes, flags: int, kind: int = 1, length: int | None = None, reserved: int = 0) -> bytes:
         term_id = self.initial_term_id + self.position // self.term_length

@@ -40,14 +40,7 @@ class Tiers:
         self.tail_path, self.shipped_path = tmp_path / "tail", tmp_path / "shipped"
         self.recorder = Recorder(self.tail_path, segment_length=SEGMENT)
         self.stream = Stream()
-        self.writer = self.recorder.start(
-            session_id=77,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=SEGMENT,
-            mtu_length=1408,
-            join_position=0,
-        )
+        self.writer = Stream().start(self.recorder)
         self.count = 0
         self.shipped_path.mkdir()
         self.tail, self.shipped = Away(LocalStore(self.tail_path)), Away(LocalStore(self.shipped_path))

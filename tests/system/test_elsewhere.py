@@ -61,8 +61,7 @@ def test_aqueduct_carries_a_message(tmp_path: Path) -> None:
 def test_recordings_are_written_read_and_decoded(tmp_path: Path) -> None:
     payloads = [b'{"height": %d}' % height for height in (3, 1, 4)]
     with Recorder(tmp_path, segment_length=131072) as recorder:
-        writer = recorder.start(session_id=7, stream_id=1001, initial_term_id=-5,
-                                term_buffer_length=65536, mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream(session_id=7).start(recorder)
         record(writer, Stream(session_id=7, stream_id=1001), payloads, time_ns=0, step_ns=1)
     assert output("reader", tmp_path) == "[3, 1, 4]"
 

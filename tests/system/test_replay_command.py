@@ -28,8 +28,7 @@ def location(tmp_path: Path) -> Path:
     path = tmp_path / "recordings"
     with Recorder(path) as recorder:
         for stream_id in (1001, 1002):
-            writer = recorder.start(session_id=stream_id, stream_id=stream_id, initial_term_id=-5,
-                                    term_buffer_length=65536, mtu_length=1408, join_position=0)  # fmt: skip
+            writer = Stream(session_id=stream_id, stream_id=stream_id).start(recorder)
             stream = Stream(session_id=stream_id, stream_id=stream_id)
             record(writer, stream, TIDES, time_ns=START_NS, step_ns=2_000_000)
     return path

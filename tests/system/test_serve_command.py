@@ -113,14 +113,7 @@ def test_a_restarted_server_loses_and_repeats_nothing(directory: Path) -> None:
 def test_a_live_reader_long_polls_for_new_messages(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path / "rec", segment_length=65536) as recorder, serving(tmp_path / "rec", "-l", ":0") as url:
-        writer = recorder.start(
-            session_id=77,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=65536,
-            mtu_length=1408,
-            join_position=0,
-        )
+        writer = Stream().start(recorder)
 
         def write() -> None:
             for first in range(0, 20_000, 100):

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("textual", reason="textual is not installed")
 
-from tests.support.live_driver import wait_for
+from tests.support.stalled_stream import stalled_stream
 from tests.support.waiting import STALL_S, StallTimeout
 from textual.widgets import Input, Static, TabbedContent
 
@@ -39,20 +39,10 @@ OFTEN = 0.05
 @pytest.fixture(scope="module")
 def directory() -> Iterator[str]:
     """Run a driver that has a stream whose subscriber does not read, a stream without a subscriber, and an error."""
-    with (
-        MediaDriver.launch(threads=True) as driver,
-        Aeron.connect(driver.directory, client_name="prices") as one,
-        Aeron.connect(driver.directory, client_name="orders") as other,
-        one.add_subscription(CHANNEL, 7) as subscription,
-        other.add_publication(CHANNEL, 7) as publication,
-        other.add_publication("aeron:udp?endpoint=localhost:9401", 1001),
-    ):
-        wait_for(lambda: subscription.is_connected and publication.is_connected)
-        while publication.offer(bytes(1000)) > 0:
-            pass
+    with stalled_stream(CHANNEL, port=9401) as (directory, client):
         with pytest.raises(Exception, match="unknown host"):
-            one.add_publication("aeron:udp?endpoint=nowhere.invalid:1", 5)
-        yield driver.directory
+            client.add_publication("aeron:udp?endpoint=nowhere.invalid:1", 5)
+        yield directory
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> Any:

@@ -17,10 +17,8 @@ from tests.support.waiting import STALL_S, StallTimeout, soon
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from tests.support import chromium
-from tests.support.live_driver import wait_for
+from tests.support.stalled_stream import stalled_stream
 
-from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.errors import ConfigurationError
 from mainstem.serve import live
 from mainstem.serve.live import LiveServer
@@ -37,18 +35,8 @@ OFTEN = 0.1
 @pytest.fixture(scope="module")
 def directory() -> Iterator[str]:
     """Run a driver that has a stream whose subscriber does not read, and a stream without a subscriber."""
-    with (
-        MediaDriver.launch(threads=True) as driver,
-        Aeron.connect(driver.directory, client_name="prices") as one,
-        Aeron.connect(driver.directory, client_name="orders") as other,
-        one.add_subscription(CHANNEL, 7) as subscription,
-        other.add_publication(CHANNEL, 7) as publication,
-        other.add_publication("aeron:udp?endpoint=localhost:9411", 1001),
-    ):
-        wait_for(lambda: subscription.is_connected and publication.is_connected)
-        while publication.offer(bytes(1000)) > 0:
-            pass
-        yield driver.directory
+    with stalled_stream(CHANNEL, port=9411) as (directory, _):
+        yield directory
 
 
 def request(

@@ -8,14 +8,6 @@ from mainstem.recording import Recorder
 
 with Recorder(Path("tides"), segment_length=1 << 18) as recorder:
     stream = Stream()
-    writer = recorder.start(
-        session_id=stream.session_id,
-        stream_id=stream.stream_id,
-        initial_term_id=stream.initial_term_id,
-        term_buffer_length=stream.term_length,
-        mtu_length=stream.mtu,
-        join_position=0,
-        channel="aeron:udp?endpoint=localhost:20121",
-    )
+    writer = stream.start(recorder, channel="aeron:udp?endpoint=localhost:20121")
     payloads = [b'{"id": %d, "price": %d.5}' % (n, 40 + n % 7) for n in range(500)]
     record(writer, stream, payloads, time_ns=1_769_860_800_000_000_000, step_ns=1_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.mux_engines import drain, shuttle
 
 from mainstem.bymux import INFINITE, HalfState, InitialStream, Role, Settings, events
 from mainstem.bymux.codec import encode_stream
@@ -12,24 +13,6 @@ from mainstem.mux.engine import LONE_BYTES
 
 SECOND = 1_000_000_000
 MANUAL = Settings(stream_window=0, peer_streams=0)
-
-
-def drain(connection: BymuxEngine) -> list[events.Event]:
-    found = []
-    while (event := connection.next_event()) is not None:
-        found.append(event)
-    return found
-
-
-def shuttle(a: BymuxEngine, b: BymuxEngine, now_ns: int = 0) -> None:
-    """Carry bytes both ways until neither end has more."""
-    moved = True
-    while moved:
-        moved = False
-        for source, target in ((a, b), (b, a)):
-            if data := source.data_to_send():
-                target.receive_data(data, now_ns)
-                moved = True
 
 
 def pair(settings: Settings | None = None, other: Settings | None = None) -> tuple[BymuxEngine, BymuxEngine]:

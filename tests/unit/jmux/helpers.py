@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tests.support.mux_engines import drain, shuttle
 
 from mainstem.jmux import Settings
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.server_engine import ServerEngine
 
-if TYPE_CHECKING:
-    from mainstem.jmux.engine import JmuxEngine
-
 # The settings that the Java implementation announces, and how it splits its data.
 JAVA = Settings(initial_ration=32768, fragment_limit=1024)
 JAVA_HEADER = bytes.fromhex("4a6d7578 01 0080 00")
-
-
-def drain(connection: JmuxEngine) -> list[object]:
-    found: list[object] = []
-    while (event := connection.next_event()) is not None:
-        found.append(event)
-    return found
 
 
 def client(settings: Settings = JAVA) -> ClientEngine:
@@ -39,17 +29,6 @@ def server(settings: Settings = JAVA) -> ServerEngine:
     connection.data_to_send()
     drain(connection)
     return connection
-
-
-def shuttle(a: JmuxEngine, b: JmuxEngine, now_ns: int = 0) -> None:
-    """Carry bytes both ways until neither end has more."""
-    moved = True
-    while moved:
-        moved = False
-        for source, target in ((a, b), (b, a)):
-            if data := source.data_to_send():
-                target.receive_data(data, now_ns)
-                moved = True
 
 
 def pair(ours: Settings | None = None, theirs: Settings | None = None) -> tuple[ClientEngine, ServerEngine]:

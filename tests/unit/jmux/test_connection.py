@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.mux_engines import drain, shuttle
 
 from mainstem.errors import (
     ClosedError,
@@ -18,7 +19,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import encode_increment, largest_increment
 from mainstem.jmux.server_engine import ServerEngine
 
-from .helpers import client, drain, pair, server, shuttle
+from .helpers import client, pair, server
 
 SECOND = 1_000_000_000
 

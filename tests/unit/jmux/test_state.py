@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from tests.support.mux_engines import drain
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 from mainstem.jmux.state import CLIENT_ROWS, MAY_OPEN, NEXT, SERVER_ROWS, HalfState, Input, Role, Rule
 
-from .helpers import client, drain, server
+from .helpers import client, server
 
 PAIRS = list(product(HalfState, Input))
 WIRE = {

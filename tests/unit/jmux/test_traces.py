@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.mux_engines import drain
 
 from mainstem.errors import Delivery, RemoteProtocolError
 from mainstem.jmux import Settings, events
@@ -10,7 +11,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.state import Acknowledgment, HalfState
 
-from .helpers import JAVA, JAVA_HEADER, client, drain, server
+from .helpers import JAVA, JAVA_HEADER, client, server
 
 X = bytes.fromhex
 REQUEST = b"fourteen bytes"

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.mux_engines import drain
 
 from mainstem.errors import ClosedError, RemoteProtocolError
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import encode_connection_header
 from mainstem.jmux.server_engine import ServerEngine
 
-from .helpers import JAVA, JAVA_HEADER, client, drain, server
+from .helpers import JAVA, JAVA_HEADER, client, server
 
 if TYPE_CHECKING:
     from mainstem.jmux.engine import JmuxEngine

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.mux_engines import drain
 
 from mainstem.errors import RemoteProtocolError
 from mainstem.jmux import Settings, events
 from mainstem.jmux.codec import CLOSE, DATA, EOF, HEADER, OPEN
 from mainstem.mux.engine import LONE_BYTES
 
-from .helpers import client, drain, pair, server
+from .helpers import client, pair, server
 
 
 def test_a_whole_request_and_its_response_are_one_event_each() -> None:

@@ -31,8 +31,7 @@ NAMES = ["recording_id", "session_id", "stream_id", "position", "recorded_at", "
 
 def write(path: Path, payloads: list[bytes]) -> Path:
     with Recorder(path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         record(writer, Stream(), payloads, time_ns=1_769_860_800_000_000_000, step_ns=1_000_000)
     return path
 

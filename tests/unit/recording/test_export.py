@@ -25,8 +25,7 @@ PAYLOADS = [b'{"n": %d, "t": "a,b\n"}' % number for number in range(500)] + ["Gr
 @pytest.fixture
 def recordings(tmp_path: Path) -> Iterator[Recordings]:
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         record(writer, Stream(), PAYLOADS, time_ns=1_769_860_800_000_000_000, step_ns=1_000_000)
     with open_recordings(tmp_path) as opened:
         yield opened
@@ -73,8 +72,7 @@ def test_a_json_line_is_a_message(recordings: Recordings) -> None:
 
 def test_invalid_utf8_is_refused_with_its_position(tmp_path: Path) -> None:
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         record(writer, Stream(), [b"fine", b"\xff\xfe"])
     with open_recordings(tmp_path) as recordings, pytest.raises(RecordingError, match="position 128 is not UTF-8"):
         write_rows(recordings.scan().to_reader(), io.BytesIO(), "csv", payload="text")

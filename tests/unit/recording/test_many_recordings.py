@@ -87,14 +87,7 @@ def test_a_reader_that_was_closed_opens_nothing_again(location: Path) -> None:
 
 def test_a_segment_that_appears_or_disappears_is_seen_at_once(tmp_path: Path) -> None:
     with Recorder(tmp_path, segment_length=65536) as recorder:
-        writer = recorder.start(
-            session_id=77,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=65536,
-            mtu_length=1408,
-            join_position=0,
-        )
+        writer = Stream().start(recorder)
         record(writer, Stream(), [bytes(1_000)] * 200)
     directory = DirectoryArchive(LocalStore(tmp_path))
     (descriptor,) = directory.recordings()

@@ -43,8 +43,7 @@ def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[b
         for number in range(streams):
             session_id, stream_id = 70 + number, 1001 + number
             stream = Stream(session_id=session_id, stream_id=stream_id)
-            writer = recorder.start(session_id=session_id, stream_id=stream_id, initial_term_id=-5,
-                                    term_buffer_length=TERM, mtu_length=1408, join_position=0)  # fmt: skip
+            writer = Stream(session_id=session_id, stream_id=stream_id).start(recorder)
             payloads = [b"%d:%d " % (stream_id, i) + bytes(rng.randrange(3000)) for i in range(messages)]
             record(writer, stream, payloads, time_ns=START_NS, step_ns=STEP_NS)
             payloads_by_stream[stream_id] = payloads
@@ -288,8 +287,7 @@ def test_an_invalid_filter_is_refused(recordings: Recordings, where: Any, reason
 def test_later_records_appear_in_the_next_read(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         record(writer, stream, [b"one"])
         with open_recordings(tmp_path) as recordings:
             assert recordings.scan(["payload"]).to_arrow()["payload"].to_pylist() == [b"one"]

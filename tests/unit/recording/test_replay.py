@@ -53,8 +53,7 @@ class Publication:
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[RecordingReader]:
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         record(writer, Stream(), [b"%d" % number for number in range(100)], time_ns=START_NS, step_ns=STEP_NS)
     with open_recording(tmp_path, 0) as opened:
         yield opened
@@ -107,8 +106,7 @@ def test_a_replay_ends_when_asked_to(reader: RecordingReader) -> None:
 def test_reserved_values_are_played_too(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
-        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
-                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer = Stream().start(recorder)
         writer.write(memoryview(stream.message(b"one", reserved=-7)), START_NS)
     clock = StillClock()
     publication = Publication(clock)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from mainstem.recording.writer import RecordingWriter
 
 pytest.importorskip("aiohttp")
 
@@ -24,18 +23,7 @@ class Live:
         self.path = path
         self.recorder = Recorder(path, segment_length=term_length)
         self.stream = Stream(session_id=session_id, term_length=term_length)
-        self.writer = self.start(self.stream)
-
-    def start(self, stream: Stream) -> RecordingWriter:
-        return self.recorder.start(
-            session_id=stream.session_id,
-            stream_id=stream.stream_id,
-            initial_term_id=stream.initial_term_id,
-            term_buffer_length=stream.term_length,
-            mtu_length=stream.mtu,
-            join_position=stream.position,
-            channel="aeron:ipc",
-        )
+        self.writer = self.stream.start(self.recorder)
 
     def add(self, count: int, size: int = 100) -> int:
         record(self.writer, self.stream, [b"%d" % i + b"x" * size for i in range(count)], time_ns=1)

@@ -171,7 +171,7 @@ async def test_a_body_is_refused_and_not_read(server: RecordingServer) -> None:
     peer = await connect(server.url)
     await peer.send(b"GET /0-0.rec HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000\r\n\r\n")
     assert (await peer.response()).status == 413
-    assert await peer.is_cut()
+    await peer.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_heads_that_are_too_long_or_no_heads_end_the_connection(server: Re
     peer = await connect(server.url)
     await peer.send(head)
     assert (await peer.response()).status in (400, 413, 431)
-    assert await peer.is_cut()
+    await peer.wait_closed()
 
 
 async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
@@ -207,7 +207,7 @@ async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
                     await asyncio.sleep(0.01)
 
         await slow.send(b"GET / HTTP/1.1\r\nX: ")
-        await soon(asyncio.gather(dribble(), silent.is_cut(), after_one.is_cut()))
+        await soon(asyncio.gather(dribble(), silent.wait_closed(), after_one.wait_closed()))
         await until(lambda: not server.metrics.connections)
 
 
@@ -215,7 +215,7 @@ async def test_a_connection_without_requests_ends(live: Live) -> None:
     async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(idle_seconds=0.2)) as server:
         peer = await connect(server.url)
         assert (await peer.get("/v1/recordings")).status == 200
-        assert await peer.is_cut()
+        await peer.wait_closed()
 
 
 async def test_a_peer_that_does_not_read_is_cut_off(live: Live) -> None:
@@ -258,7 +258,7 @@ async def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(live: Liv
         await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         await until(lambda: server.metrics.transfers)
         os.truncate(path, 0)
-        assert await peer.is_cut()
+        await peer.wait_closed()
 
 
 async def test_connections_are_bounded_and_of_one_address_too(live: Live) -> None:
@@ -269,7 +269,7 @@ async def test_connections_are_bounded_and_of_one_address_too(live: Live) -> Non
             assert (await peer.get("/v1/recordings")).status == 200
         refused = await connect(server.url)
         assert (await refused.response()).status == 503
-        assert await refused.is_cut()
+        await refused.wait_closed()
         await connect(server.url, local_addr=("127.0.0.2", 0))
         await until(lambda: server.metrics.connections >= 3)
         third = await connect(server.url, local_addr=("127.0.0.3", 0))
@@ -412,9 +412,9 @@ async def test_a_handshake_that_is_not_completed_counts_and_is_cut_off(live: Liv
         peers = [await connect(server.url) for _ in range(2)]
         await until(lambda: server.metrics.connections >= 2)
         third = await connect(server.url)
-        assert await third.is_cut()
+        await third.wait_closed()
         for peer in peers:
-            assert await peer.is_cut()
+            await peer.wait_closed()
         await until(lambda: not server.metrics.connections)
         trusted = ssl.create_default_context(cafile=str(files.ca))
         peer = await connect(server.url, ssl=trusted)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
+from tests.support.streams import Stream
 from tests.support.waiting import soon, until
 from tests.unit.serve.conftest import Live
 
@@ -47,7 +48,7 @@ async def test_the_list_has_the_catalog_and_the_recorded_positions(live: Live, s
 
 async def test_a_list_has_pages(live: Live, server: RecordingServer) -> None:
     for session in range(5):
-        live.recorder.stop(live.start(type(live.stream)(session_id=session + 100)))
+        live.recorder.stop(Stream(session_id=session + 100).start(live.recorder))
     ids, first = [], 0
     while first is not None:
         page = (await get(server.url, f"/v1/recordings?from={first}&limit=2")).json
@@ -130,7 +131,7 @@ async def test_the_list_waits_for_a_new_recording(live: Live, server: RecordingS
     assert (await get(server.url, f"/v1/recordings?after={version}&wait=0.05")).status == 304
     waiting = asyncio.create_task(get(server.url, f"/v1/recordings?after={version}&wait=40"))
     await until(lambda: server.metrics.waits)
-    live.start(type(live.stream)(session_id=5))
+    Stream(session_id=5).start(live.recorder)
     response = await waiting
     assert [row["session_id"] for row in response.json["recordings"]] == [77, 5]
     assert response.json["version"] != version

@@ -42,11 +42,11 @@ class FaultyStore(MemoryStore):
         super().__init__(files)
         self.rng, self.rate, self.left = rng, rate, dies_at
         self.dead = False
-        self._rng = threading.Lock()
+        self._lock = threading.Lock()
         self.fault = self._fault
 
     def _fault(self, operation: str, name: str, is_before: bool) -> None:
-        with self._rng:
+        with self._lock:
             if self.left is not None:
                 self.left -= 1
                 self.dead = self.dead or self.left < 0
@@ -57,7 +57,7 @@ class FaultyStore(MemoryStore):
             raise fail(f"{operation} {name}: 500" if is_before else f"{operation} {name}: timed out")
 
     def put(self, name: str, data: bytes | Path) -> None:
-        with self._rng:
+        with self._lock:
             draw = self.rng.random()
         if draw < self.rate:
             # Only half of the object is stored, with or without an error.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ types = pytest.importorskip("pyspark.sql.types")
 from_arrow_schema = pytest.importorskip("pyspark.sql.pandas.types").from_arrow_schema
 
 from pyiceberg.expressions import EqualTo, GreaterThan  # noqa: E402
+from tests.support.table_batches import OTHER, QUERY, SIMPLE, batch, columns, files  # noqa: E402
 
 from mainstem.spark.formats import data_files  # noqa: E402
 from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
@@ -30,21 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql.types import StructType
 
-QUERY, OTHER = "0b51a9a0-0000-4000-8000-000000000001", "0b51a9a0-0000-4000-8000-000000000002"
 TIDE = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
-
-
-def columns(**kinds: Any) -> StructType:
-    return types.StructType([types.StructField(name, kind) for name, kind in kinds.items()])
-
-
-SIMPLE = columns(n=types.LongType(), place=types.StringType())
-
-
-def batch(numbers: list[int | None], place: str | None = "Brest") -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int64()), "place": [place] * len(numbers)})
 
 
 class Warehouse:
@@ -77,15 +64,6 @@ def table(warehouse: Warehouse) -> IcebergTable:
     made = warehouse.table()
     made.prepare(SIMPLE, evolve=False)
     return made
-
-
-def files(
-    table: IcebergTable, batch_id: int, batches: list[pa.RecordBatch], size: int = 1 << 20, query: str = QUERY
-) -> list[bytes]:
-    """Return what a task of a micro-batch returns. The writer is pickled, as it is for a task."""
-    task = pickle.loads(pickle.dumps(WriteFiles(table.files(query, batch_id), size)))
-    (result,) = task(iter(batches))
-    return [bytes(each) for each in result.column(0).to_pylist()]
 
 
 def rows(table: IcebergTable) -> list[dict[str, Any]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import pickle
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from tests.support.object_stores import make_bucket, s3_options, s3_server
 from typer.testing import CliRunner
@@ -16,19 +14,17 @@ from mainstem.errors import ConfigurationError
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
-types = pytest.importorskip("pyspark.sql.types")
+pytest.importorskip("pyspark")
 
-from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
-from mainstem.spark.formats.delta import DeltaTable  # noqa: E402
-from mainstem.spark.formats.iceberg import IcebergTable, open_catalog  # noqa: E402
-from mainstem.spark.formats.storage_options import delta_options, iceberg_options  # noqa: E402
+from tests.support.table_batches import QUERY, SIMPLE, batch, files
+
+from mainstem.spark.formats.delta import DeltaTable
+from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
+from mainstem.spark.formats.storage_options import delta_options, iceberg_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-QUERY = "0b51a9a0-0000-4000-8000-000000000001"
-COLUMNS = types.StructType([types.StructField("n", types.LongType()), types.StructField("place", types.StringType())])
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +34,7 @@ def endpoint() -> Iterator[str]:
 
 
 def commit(table: Any, batch_id: int) -> bool:
-    task = pickle.loads(pickle.dumps(WriteFiles(table.files(QUERY, batch_id), 1 << 20)))
-    batch = pa.RecordBatch.from_pydict({"n": [batch_id], "place": ["a/b"]})
-    (result,) = task(iter([batch]))
-    return bool(table.commit(QUERY, batch_id, [bytes(each) for each in result.column(0).to_pylist()]))
+    return bool(table.commit(QUERY, batch_id, files(table, batch_id, [batch([batch_id], "a/b")])))
 
 
 def options(endpoint: str) -> list[str]:
@@ -60,7 +53,7 @@ def test_a_delta_table_on_s3(endpoint: str) -> None:
 
     url, store = f"s3a://{make_bucket(endpoint)}/lake/tides", s3_options(endpoint)
     table = DeltaTable(url, store, ["place"])
-    table.prepare(COLUMNS, evolve=False)
+    table.prepare(SIMPLE, evolve=False)
     for number in range(3):
         assert commit(table, number)
         assert not commit(table, number)
@@ -77,7 +70,7 @@ def test_an_iceberg_table_on_s3_with_a_catalog_elsewhere(endpoint: str, tmp_path
     catalog = open_catalog(url, options=catalog_options, store=store)
     try:
         table = IcebergTable(lambda: catalog, "sea.tides", ["place"])
-        table.prepare(COLUMNS, evolve=False)
+        table.prepare(SIMPLE, evolve=False)
         for number in range(3):
             assert commit(table, number)
             assert not commit(table, number)
@@ -93,7 +86,7 @@ def test_compact_is_a_command_for_both_formats(tmp_path: Path) -> None:
     catalog = open_catalog(str(tmp_path / "warehouse"))
     iceberg = IcebergTable(lambda: catalog, "sea.tides")
     for table in (delta, iceberg):
-        table.prepare(COLUMNS, evolve=False)
+        table.prepare(SIMPLE, evolve=False)
         for number in range(3):
             commit(table, number)
     catalog.close()
