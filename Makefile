@@ -119,8 +119,8 @@ format: build
 	$(BIN)/ruff format
 
 generate: build
-	$(BIN)/python tools/write_table_docs.py
-	$(BIN)/python tools/write_reference.py
+	$(BIN)/python tools/write_docs.py
+	$(BIN)/python tools/draw_mux_states.py
 
 hooks:
 	git config core.hooksPath tools/hooks

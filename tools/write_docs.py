@@ -1,7 +1,7 @@
-"""Write docs/reference/: a page for each public module, filled from docstrings when the site is built, and generated tables.
+"""Write the generated pages: docs/reference, and the tables of other pages and the README, from their definitions.
 
-The tables of commands, settings, counters, errors and tables come from ``reference_tables.py``. ``--check`` only compares, for
-the form test.
+docs/reference has a page for each public module, which is filled from docstrings when the site is built, and the tables of
+``reference_tables.py``. ``--check`` only compares.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from reference_tables import PAGES
 import mainstem
 
 ROOT = Path(__file__).resolve().parents[1]
-DIRECTORY = ROOT / "docs" / "reference"
+DOCS = ROOT / "docs"
+DIRECTORY = DOCS / "reference"
 README = ROOT / "README.md"
+TABLES_MARK = "<!-- tables: written by tools/write_docs.py -->\n"
+OPTIONS_END = "<!-- end of options -->\n"
 INDEX = """# Reference
 
 | lists |
@@ -106,19 +109,74 @@ def readme() -> str:
     )
 
 
+def with_columns(text: str) -> str:
+    """Return the page with every table's columns after its mark."""
+    from mainstem.spark.tables import TABLES
+
+    parts = [text.partition(TABLES_MARK)[0], TABLES_MARK]
+    for table in TABLES.values():
+        rows = "".join(f"| `{c.name}` | {c.type} | {c.meaning} |\n" for c in table.columns)
+        kind = "Stateful. " if table.is_stateful else ""
+        names = ", ".join(f"`{name}`" for name in table.identity)
+        meaning = table.meaning[0].upper() + table.meaning[1:]
+        parts.append(
+            f"\n### `{table.name}`\n\n{meaning}. {kind}A row is named by {names}.\n\n"
+            f"| column | type | meaning |\n| --- | --- | --- |\n{rows}"
+        )
+    return "".join(parts)
+
+
+def with_options(text: str, source: str, kind: type) -> str:
+    """Return the page with the options of a source between its marks."""
+    from mainstem.spark.option_table import markdown
+
+    mark = f"<!-- options of {source} -->\n"
+    before, found, rest = text.partition(mark)
+    _, ends, after = rest.partition(OPTIONS_END)
+    if not found or not ends:
+        sys.exit(f"found no marker for the options of {source}: {mark}{OPTIONS_END}")
+    return f"{before}{mark}\n{markdown(kind)}\n{OPTIONS_END}{after}"
+
+
+def table_pages() -> dict[Path, str]:
+    """Return the pages that contain tables of columns or of Spark options."""
+    from mainstem.spark.sinks.channels import ChannelOptions
+    from mainstem.spark.sources.capture_options import CaptureOptions
+    from mainstem.spark.sources.live import LiveOptions
+    from mainstem.spark.sources.options import RecordingOptions
+
+    texts = {
+        DOCS / name: (DOCS / name).read_text(encoding="utf-8") for name in ("analyze.md", "spark.md", "capture.md")
+    }
+    texts[DOCS / "analyze.md"] = with_columns(texts[DOCS / "analyze.md"])
+    for name, source, kind in (
+        ("spark.md", "mainstem.recording", RecordingOptions),
+        ("spark.md", "mainstem.live", LiveOptions),
+        ("spark.md", "mainstem.channel", ChannelOptions),
+        ("capture.md", "mainstem.capture", CaptureOptions),
+    ):
+        texts[DOCS / name] = with_options(texts[DOCS / name], source, kind)
+    return texts
+
+
+def texts() -> dict[Path, str]:
+    """Return every generated page."""
+    return {DIRECTORY / name: text for name, text in pages().items()} | table_pages() | {README: readme()}
+
+
 def main() -> None:
     """Write or compare the pages."""
-    texts = pages()
+    expected = texts()
+    removed = set(DIRECTORY.glob("*.md")) - expected.keys()
     if "--check" in sys.argv[1:]:
-        present = {path.name: path.read_text() for path in DIRECTORY.glob("*.md")}
-        fresh = present == texts and README.read_text() == readme()
-        sys.exit(0 if fresh else "docs/reference or README.md is stale: run python tools/write_reference.py")
+        changed = [path for path, text in expected.items() if not path.exists() or path.read_text() != text]
+        stale = ", ".join(sorted(str(path.relative_to(ROOT)) for path in (*changed, *removed)))
+        sys.exit(f"stale: {stale}; run make generate" if stale else 0)
     DIRECTORY.mkdir(exist_ok=True)
-    for path in DIRECTORY.glob("*.md"):
+    for path in removed:
         path.unlink()
-    for name, text in texts.items():
-        (DIRECTORY / name).write_text(text)
-    README.write_text(readme())
+    for path, text in expected.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":
