@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
 
 
 class Violation(AssertionError):
@@ -16,6 +20,10 @@ class Checked:
 
     messages: int = 0
     bytes: int = 0
+
+    def count(self, *payloads: Sized) -> None:
+        self.messages += len(payloads)
+        self.bytes += sum(map(len, payloads))
 
 
 CHECKED = Checked()

@@ -305,7 +305,7 @@ class WireChecker:
             if not is_owed:
                 continue
             self.efficiency.judged += 1
-            if not self._is_served(request):
+            if not request.is_served():
                 self.efficiency.ignored += 1
                 if not self.is_strict:
                     continue
@@ -313,9 +313,6 @@ class WireChecker:
                     f"{sender.name}: a NAK asked for {request.position} to {request.end}, but only {request.responses} "
                     "were retransmitted"
                 )
-
-    def _is_served(self, request: _Request) -> bool:
-        return request.is_served()
 
     def _status_sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
         _, _, flags, _, session_id, stream_id, term_id, offset, window = _STATUS.unpack_from(datagram)

@@ -11,11 +11,12 @@ from mainstem.sim.scenarios.bymux import bymux
 from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast, unicast
 from mainstem.sim.scenarios.jmux import jmux
-from mainstem.sim.scenarios.loss_and_latency import cubic, gaps, latency, unreliable, untethered
+from mainstem.sim.scenarios.loss_and_latency import cubic, gaps, latency, unreliable
 from mainstem.sim.scenarios.power_loss import power_loss
 from mainstem.sim.scenarios.recorders import recorders
+from mainstem.sim.scenarios.responses import response, response_ipc
 from mainstem.sim.scenarios.storm import storm
-from mainstem.sim.scenarios.stream_lifecycle import claims, ipc, rejection, response, response_ipc, spies
+from mainstem.sim.scenarios.stream_lifecycle import claims, ipc, rejection, spies, untethered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -51,8 +51,8 @@ def joining(world: World) -> str:
     other.close()
     world.run_until(lambda: len(first.images) == 1, what="the second stream to end")
     degrade_links(world)
-    eager = Reader("the early subscriber", first)
-    deliver(world, publication, [eager])
+    early_reader = Reader("the early subscriber", first)
+    deliver(world, publication, [early_reader])
     second = late.aeron.add_subscription(f"{channel}|session-id={publication.session_id}", STREAM)
     until(world, lambda: second.is_connected, "the late subscriber's image")
     # The sender's flow control now waits for both receivers.
@@ -61,7 +61,7 @@ def joining(world: World) -> str:
     if not 0 < joined <= publication.position:
         raise Violation(f"joined at position {joined}, expected 1 to {publication.position}, the publisher's position")
     second.poll(lambda _fragment: None, 1000)  # skip the rest of a message that began before the join
-    deliver(world, publication, [eager, Reader("the late subscriber", second)])
+    deliver(world, publication, [early_reader, Reader("the late subscriber", second)])
     return f"joined at {joined}, " + end(world, publication, [first, second])
 
 

@@ -381,8 +381,7 @@ class ArchiveRun:
         for problem in find_problems(reader, start, end):
             raise Violation(f"{name}: {problem}")
         if is_closed:
-            CHECKED.messages += len(recorded)
-            CHECKED.bytes += sum(len(payload) for _, payload in recorded)
+            CHECKED.count(*(payload for _, payload in recorded))
         return end
 
 

@@ -170,16 +170,16 @@ def flow_control(world: World) -> str:
     if strategy != "max":
         # The max strategy follows the fastest receiver, so a receiver that loses datagrams could be left behind for good.
         degrade_links(world)
-    eager = Reader(f"{strategy}: the one waited for", expected)
+    expected_reader = Reader(f"{strategy}: the one waited for", expected)
     if strategy == "min":
-        deliver(world, publication, [eager, Reader("min: the other", other)])
+        deliver(world, publication, [expected_reader, Reader("min: the other", other)])
         # The sender forgets a member that is gone, but the group is then too small for the sender to continue.
         other.close()
         until(world, lambda: not publication.is_connected, "the publisher to disconnect from a group that is too small")
         other = second.aeron.add_subscription(channel(second.address), STREAM)
         until(world, lambda: publication.is_connected and other.is_connected, "the group to be complete again")
         world.run_for(NS_PER_SECOND)
-        deliver(world, publication, [eager, Reader("min: the other, back again", other)])
+        deliver(world, publication, [expected_reader, Reader("min: the other, back again", other)])
         return f"{strategy}, " + end(world, publication, [expected, other])
-    deliver(world, publication, [eager])
+    deliver(world, publication, [expected_reader])
     return f"{strategy}, " + end(world, publication, [expected])

@@ -1,4 +1,4 @@
-"""Loss and latency: congestion control, measurements, subscribers that fall behind, and gaps that are repaired or not."""
+"""Loss and latency: congestion control, measurements, and gaps that are repaired or not."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.streams import (
     MAX_LENGTH,
     MAX_LOSS,
-    MESSAGES,
-    REMOVAL_NS,
     STREAM,
-    UNTETHERED,
-    Sleeper,
     connect,
-    degrade_links,
     deliver,
     drawn_length,
     end,
@@ -70,11 +65,11 @@ def cubic(world: World) -> str:
     world.network.faults = Faults(loss=rng.uniform(0, MAX_LOSS / 3), delay_ns=delay_ns)
     windows: set[int] = set()
 
-    def look() -> None:
+    def sample() -> None:
         if rng.random() < 0.05:
             windows.update(shown(receiver, "rcv-cc-cubic-wnd"))
 
-    deliver(world, publication, readers(world, [subscription]), bystander=look)
+    deliver(world, publication, readers(world, [subscription]), on_step=sample)
     windows.update(shown(receiver, "rcv-cc-cubic-wnd"))
     world.run_for(NS_PER_SECOND)
     (round_trip_ns,) = shown(receiver, "rcv-cc-cubic-rtt")
@@ -112,33 +107,6 @@ def latency(world: World) -> str:
     if abs(drift) > 2_000_000:
         raise Violation(f"measured a clock drift of {drift} ppb between clocks that agree")
     return f"latency {measured_ns / NS_PER_MS:.2f} ms, drift {drift}, " + end(world, publication, [subscription])
-
-
-def untethered(world: World) -> str:
-    """An untethered subscriber becomes RESTING while it sleeps and returns. The tethered subscriber misses nothing."""
-    sender, receiver = world.add_host("sender"), world.add_host("receiver")
-    way = endpoint(receiver)
-    rejoin = world.rng.random() < 0.7
-    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # must be the same for all subscriptions
-    tied = receiver.aeron.add_subscription(channel, STREAM)
-    loose = receiver.aeron.add_subscription(f"{channel}|{UNTETHERED}", STREAM)
-    publication = sender.aeron.add_publication(f"{way}|term-length=64k", STREAM)
-    connect(world, publication, [tied, loose])
-    degrade_links(world)
-    sleeper, keen = Sleeper(loose), readers(world, [tied])
-    deliver(world, publication, keen, bystander=sleeper.poll)
-    # A subscriber that stops polling is removed once it is far enough behind and its timeout expires. Then it no longer delays
-    # the stream.
-    sleeper.was_removed = False
-    deliver(world, publication, keen, messages=MESSAGES, bystander=sleeper.sleep)
-    sleeper.wait_until_removed(world)
-    deliver(world, publication, keen, bystander=sleeper.sleep)
-    if rejoin:
-        until(world, lambda: bool(loose.images), "the paused subscription to rejoin", REMOVAL_NS)
-        deliver(world, publication, keen, bystander=sleeper.poll)
-    elif loose.images:
-        raise Violation("a subscription with rejoin=false rejoined")
-    return f"{sleeper.joined} times in, " + end(world, publication, [tied, loose])
 
 
 def unreliable(world: World) -> str:

@@ -314,8 +314,7 @@ class PowerLossRun:
         least = expected.durable if loses_power else len(expected.messages)
         if len(found) < least:
             raise Violation(f"{name} has {len(found)} messages, expected at least {least}")
-        CHECKED.messages += len(found)
-        CHECKED.bytes += sum(map(len, found))
+        CHECKED.count(*found)
         self.recorded += len(found)
         expected.messages, expected.maybe = found, []
         if loses_power:

@@ -206,8 +206,7 @@ class RecordersRun:
                 f"{name} has {len(recorded)} messages from {start} to {end}, which are not the {len(offered)} offered there"
             )
         if is_closed:
-            CHECKED.messages += len(recorded)
-            CHECKED.bytes += sum(len(payload) for _, payload in recorded)
+            CHECKED.count(*(payload for _, payload in recorded))
         for fault in find_problems(reader, start, end):
             raise Violation(f"{name}: {fault}")
         if reader.index is not None:

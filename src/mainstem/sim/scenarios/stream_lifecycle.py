@@ -1,4 +1,4 @@
-"""Stream lifecycles: spies, untethered subscribers, responses, rejection, revocation, and claims that stay open."""
+"""Stream lifecycles: spies, untethered subscribers, rejection, revocation, and claims that stay open."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING
 from mainstem._core.log.append import BufferClaim
 from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.sim.checkers import Violation
+from mainstem.sim.checkers import MonotoneChecker, Violation
 from mainstem.sim.scenarios.streams import (
     MESSAGES,
-    REMOVAL_NS,
     STREAM,
-    UNTETHERED,
     Reader,
-    ResponseChannel,
-    Sleeper,
     connect,
     degrade_links,
     deliver,
-    drawn_length,
     end,
     endpoint,
     readers,
@@ -27,64 +22,75 @@ from mainstem.sim.scenarios.streams import (
 )
 
 if TYPE_CHECKING:
-    from mainstem.aeron.client.subscription import Subscription
-    from mainstem.sim.host import Host
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.sim.world import World
 
-NETWORK_QUESTIONS = 60
+REMOVAL_NS = 20 * NS_PER_SECOND  # time limit for removing a subscription from a stream, or for its return
 REJECTION_NS = 30 * NS_PER_SECOND
-QUESTIONS = 100
 CLAIMS = 5
 UNBLOCK_NS = 15 * NS_PER_SECOND  # the default of publication_unblock_timeout_ns
 TIMER_NS = NS_PER_SECOND  # how much later the conductor may notice the end of a claim or a stuck position
 
 
+UNTETHERED = (
+    "tether=false|untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
+)
+
+
+class LaggingSubscription:
+    """An untethered subscription, which loses its image while it does not poll. ``joined`` counts its images."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.joined = 0
+        self.was_removed = False
+        self._image: Image | None = None
+        self._position: MonotoneChecker
+
+    def observe(self) -> None:
+        """Note a new image without polling."""
+        images = self.subscription.images
+        self.was_removed |= not images
+        if images and images[0] is not self._image:
+            self._image = images[0]
+            self.joined += 1
+            self._position = MonotoneChecker(f"the position of the untethered subscription's image {self.joined}")
+
+    def poll(self) -> None:
+        self.observe()
+        self.subscription.poll_messages(lambda fragment: self._position.observe(fragment.header.position), 10)
+
+    def wait_until_removed(self, world: World) -> None:
+        """Wait until its image ends, within the time that its timeouts allow."""
+        until(
+            world,
+            lambda: self.was_removed or not self.subscription.images,
+            "the paused subscription to lose its image",
+            REMOVAL_NS,
+        )
+
+
 def spies(world: World) -> str:
-    """A spy and a receiver receive everything. An untethered spy that sleeps becomes RESTING and may return."""
+    """A spy and a receiver receive everything. An untethered spy that stops polling becomes RESTING and may return."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(channel, STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k|ssc=true", STREAM)
     spy = sender.aeron.add_subscription(f"aeron-spy:{channel}", STREAM)
-    loose = sender.aeron.add_subscription(f"aeron-spy:{channel}|{UNTETHERED}", STREAM)
-    connect(world, publication, [subscription, spy, loose])
+    untethered_subscription = sender.aeron.add_subscription(f"aeron-spy:{channel}|{UNTETHERED}", STREAM)
+    connect(world, publication, [subscription, spy, untethered_subscription])
     degrade_links(world)
-    sleeper, awake = Sleeper(loose), False
+    lagging, is_polling = LaggingSubscription(untethered_subscription), False
 
-    def look() -> None:
-        nonlocal awake
+    def on_step() -> None:
+        nonlocal is_polling
         if world.rng.random() < 0.001:
-            awake = not awake
-        if awake and loose.images:
-            sleeper.poll()
+            is_polling = not is_polling
+        if is_polling and untethered_subscription.images:
+            lagging.poll()
 
-    deliver(world, publication, readers(world, [subscription, spy]), bystander=look)
+    deliver(world, publication, readers(world, [subscription, spy]), on_step=on_step)
     return end(world, publication, [subscription, spy])
-
-
-def response(world: World) -> str:
-    """Requests over one stream, responses over each client's response channel. Every request gets its response."""
-    client, server = world.add_host("client"), world.add_host("server")
-    questions = server.aeron.add_subscription(endpoint(server, 20_125), STREAM)
-    request = f"{endpoint(server, 20_125)}|term-length=64k"
-    control = f"aeron:udp?control={server.address}:20126|control-mode=response"
-    line = ResponseChannel(world, client, server, questions, request=request, response=control)
-    degrade_links(world)
-    waiting: list[bytes] = []
-
-    def step() -> bool:
-        question = line.asked.to_bytes(4, "big") * world.rng.randrange(1, 300)
-        if line.asked < NETWORK_QUESTIONS and line.ask.offer(question) > 0:
-            line.asked += 1
-            line.checker.offered(question[::-1])
-        questions.poll_messages(lambda fragment: waiting.append(bytes(fragment)[::-1]), 10)
-        while waiting and line.answer.offer(waiting[0]) > 0:
-            waiting.pop(0)
-        line.answers.poll_messages(line.on_answer, 10)
-        return line.asked == NETWORK_QUESTIONS and not line.checker.outstanding
-
-    until(world, step, "a response to every request")
-    return end(world, line.answer, [line.answers])
 
 
 def rejection(world: World) -> str:
@@ -97,9 +103,9 @@ def rejection(world: World) -> str:
     connect(world, first, [subscription])
     world.run_until(lambda: second.is_connected and len(subscription.images) == 2, what="the second stream to connect")
     degrade_links(world)
-    refused = next(image for image in subscription.images if image.session_id == first.session_id)
+    rejected = next(image for image in subscription.images if image.session_id == first.session_id)
     accepted = next(image for image in subscription.images if image.session_id == second.session_id)
-    refused.async_reject("no room")
+    rejected.async_reject("no room")
     until(world, lambda: not first.is_connected, "the rejection to disconnect the publication", REJECTION_NS)
     if not second.is_connected:
         raise Violation("rejecting one stream disconnected the other")
@@ -115,68 +121,58 @@ def rejection(world: World) -> str:
     return f"{world.network.sent} datagrams, {world.network.lost} lost"
 
 
+def untethered(world: World) -> str:
+    """An untethered subscriber that stops polling becomes RESTING and returns. The tethered subscriber misses nothing."""
+    sender, receiver = world.add_host("sender"), world.add_host("receiver")
+    endpoint_channel = endpoint(receiver)
+    rejoin = world.rng.random() < 0.7
+    channel = f"{endpoint_channel}|rejoin={'true' if rejoin else 'false'}"  # must be the same for all subscriptions
+    tethered = receiver.aeron.add_subscription(channel, STREAM)
+    untethered_subscription = receiver.aeron.add_subscription(f"{channel}|{UNTETHERED}", STREAM)
+    publication = sender.aeron.add_publication(f"{endpoint_channel}|term-length=64k", STREAM)
+    connect(world, publication, [tethered, untethered_subscription])
+    degrade_links(world)
+    lagging, tethered_readers = LaggingSubscription(untethered_subscription), readers(world, [tethered])
+    deliver(world, publication, tethered_readers, on_step=lagging.poll)
+    # A subscriber that stops polling is removed once it is far enough behind and its timeout expires. Then it no longer delays
+    # the stream.
+    lagging.was_removed = False
+    deliver(world, publication, tethered_readers, messages=MESSAGES, on_step=lagging.observe)
+    lagging.wait_until_removed(world)
+    deliver(world, publication, tethered_readers, on_step=lagging.observe)
+    if rejoin:
+        until(world, lambda: bool(untethered_subscription.images), "the paused subscription to rejoin", REMOVAL_NS)
+        deliver(world, publication, tethered_readers, on_step=lagging.poll)
+    elif untethered_subscription.images:
+        raise Violation("a subscription with rejoin=false rejoined")
+    return f"{lagging.joined} times in, " + end(world, publication, [tethered, untethered_subscription])
+
+
 def ipc(world: World) -> str:
-    """Several readers of one stream, some slow. An untethered one sleeps and becomes RESTING; one rejects its image."""
+    """Several readers of one stream, some slow. An untethered one stops polling and becomes RESTING; one rejects its image."""
     host = world.add_host("host", image_liveness_timeout_ns=2 * NS_PER_SECOND)
     subscriptions = [host.aeron.add_subscription("aeron:ipc", STREAM) for _ in range(world.rng.randrange(1, 4))]
-    sleeper = Sleeper(host.aeron.add_subscription(f"aeron:ipc?{UNTETHERED}", STREAM))
+    lagging = LaggingSubscription(host.aeron.add_subscription(f"aeron:ipc?{UNTETHERED}", STREAM))
     add = world.rng.choice((host.aeron.add_publication, host.aeron.add_exclusive_publication))
     publication = add("aeron:ipc?term-length=64k", STREAM)
-    connect(world, publication, [*subscriptions, sleeper.subscription])
+    connect(world, publication, [*subscriptions, lagging.subscription])
     everybody = readers(world, subscriptions)
-    deliver(world, publication, everybody, bystander=sleeper.poll)
-    # Several windows' worth of messages, so that the sleeper limits the stream.
-    deliver(world, publication, everybody, messages=MESSAGES, bystander=sleeper.sleep)
-    sleeper.wait_until_removed(world)
+    deliver(world, publication, everybody, on_step=lagging.poll)
+    # Several windows' worth of messages, so that the lagging subscription limits the stream.
+    deliver(world, publication, everybody, messages=MESSAGES, on_step=lagging.observe)
+    lagging.wait_until_removed(world)
     deliver(world, publication, everybody)
-    sleeper.subscription.close()
-    refused = world.rng.choice(subscriptions)
-    refused.images[0].async_reject("no room")
+    lagging.subscription.close()
+    rejected = world.rng.choice(subscriptions)
+    rejected.images[0].async_reject("no room")
     until(world, lambda: not publication.is_connected, "the rejection to disconnect the publication", REMOVAL_NS)
     until(
         world,
         lambda: all(each.is_connected for each in subscriptions),
         "every reader to get its image back",
-        REMOVAL_NS,
     )
     deliver(world, publication, everybody)
     return end(world, publication, subscriptions)
-
-
-class Line(ResponseChannel):
-    """A client that sends one request at a time, and a server that responds at once."""
-
-    def __init__(self, world: World, host: Host, questions: Subscription) -> None:
-        request, response = "aeron:ipc?term-length=64k", "aeron:ipc?control-mode=response"
-        super().__init__(world, host, host, questions, request=request, response=response)
-
-    def step(self, question: bytes) -> None:
-        """Send a request if the previous one has its response, respond, and read responses."""
-        if self.asked < QUESTIONS and not self.checker.outstanding and self.ask.offer(question) > 0:
-            self.asked += 1
-            self.checker.offered(question[::-1])
-        self.questions.poll_messages(lambda fragment: self.answer.send(bytes(fragment)[::-1], timeout=1.0), 1)
-        self.answers.poll_messages(self.on_answer, 10)
-
-    @property
-    def done(self) -> bool:
-        return self.asked == QUESTIONS and not self.checker.outstanding
-
-
-def response_ipc(world: World) -> str:
-    """Requests and responses over IPC: each client gets its own responses, whatever the others request."""
-    host = world.add_host("host")
-    questions = host.aeron.add_subscription("aeron:ipc", STREAM)
-    lines = [Line(world, host, questions) for _ in range(world.rng.randrange(1, 4))]
-
-    def step() -> bool:
-        for line in lines:
-            line.step(world.rng.randbytes(drawn_length(world.rng)))
-        return all(line.done for line in lines)
-
-    until(world, step, "a response to every request")
-    lines[0].ask.close()
-    return f"{len(lines)} clients, " + end(world, lines[0].answer, [lines[0].answers])
 
 
 def claims(world: World) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.sim.checkers import MonotoneChecker, StreamChecker
+from mainstem.sim.checkers import StreamChecker
 from mainstem.sim.faults import Faults
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
-    from mainstem.aeron.client.subscription import Image, Subscription
+    from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -24,8 +24,6 @@ MAX_LENGTH = 8_192  # the maximum message length with a term of 64 KiB
 # Of a link: with three receivers and loss in both directions, the publisher waits for the unluckiest receiver.
 MAX_LOSS = 0.15
 TIMEOUT_NS = 300 * NS_PER_SECOND  # simulated: with 30% loss in both directions, many rounds are necessary
-
-REMOVAL_NS = 20 * NS_PER_SECOND  # time limit for removing a subscription from a stream, or for its return
 
 
 def until(world: World, condition: Callable[[], bool], what: str, timeout_ns: int = TIMEOUT_NS) -> None:
@@ -86,43 +84,6 @@ class Writer:
         return not self._left and not any(reader.checker.outstanding for reader in self.readers)
 
 
-UNTETHERED = (
-    "tether=false|untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
-)
-
-
-class Sleeper:
-    """An untethered subscription, which loses its image while it sleeps. ``joined`` counts its images."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self.joined = 0
-        self.was_removed = False
-        self._image: Image | None = None
-        self._position: MonotoneChecker
-
-    def sleep(self) -> None:
-        images = self.subscription.images
-        self.was_removed |= not images
-        if images and images[0] is not self._image:
-            self._image = images[0]
-            self.joined += 1
-            self._position = MonotoneChecker(f"the position of the untethered subscription's image {self.joined}")
-
-    def poll(self) -> None:
-        self.sleep()
-        self.subscription.poll_messages(lambda fragment: self._position.observe(fragment.header.position), 10)
-
-    def wait_until_removed(self, world: World) -> None:
-        """Wait until its image ends, within the time that its timeouts allow."""
-        until(
-            world,
-            lambda: self.was_removed or not self.subscription.images,
-            "the paused subscription to lose its image",
-            REMOVAL_NS,
-        )
-
-
 def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]:
     """Return a reader for each subscription; some of them pause."""
     return [
@@ -156,9 +117,9 @@ def deliver(
     to: Sequence[Reader],
     *,
     messages: int | None = None,
-    bystander: Callable[[], None] | None = None,
+    on_step: Callable[[], None] | None = None,
 ) -> None:
-    """Offer messages of drawn lengths until every reader has all of them. Calls ``bystander`` in every step.
+    """Offer messages of drawn lengths until every reader has all of them. Calls ``on_step`` in every step.
 
     ``messages`` defaults to the size of the run.
     """
@@ -168,8 +129,8 @@ def deliver(
         writer.offer(world.rng)
         for reader in to:
             reader.poll(world)
-        if bystander is not None:
-            bystander()
+        if on_step is not None:
+            on_step()
         return writer.done
 
     until(world, progress, "every reader to receive every message")
@@ -185,26 +146,3 @@ def end(world: World, publication: Publication | ExclusivePublication, subscript
         "the stream to end for every subscriber",
     )
     return f"{world.network.sent} datagrams, {world.network.lost} lost, {world.ticks} ticks"
-
-
-class ResponseChannel:
-    """One client's requests, and the response channel that the requests name."""
-
-    def __init__(
-        self, world: World, client: Host, server: Host, questions: Subscription, *, request: str, response: str
-    ) -> None:
-        self.answers = client.aeron.add_subscription(response, STREAM + 1)
-        self.ask = client.aeron.add_exclusive_publication(
-            f"{request}|response-correlation-id={self.answers.registration_id}", STREAM
-        )
-        connect(world, self.ask, [questions])
-        self.questions = next(each for each in questions.images if each.session_id == self.ask.session_id)
-        self.answer = server.aeron.add_exclusive_publication(
-            f"{response}|term-length=64k|response-correlation-id={self.questions.correlation_id}", STREAM + 1
-        )
-        connect(world, self.answer, [self.answers])
-        self.checker = StreamChecker("answers")
-        self.asked = 0
-
-    def on_answer(self, fragment: Fragment) -> None:
-        self.checker.delivered(bytes(fragment), fragment.header.position)

@@ -141,8 +141,7 @@ class Reader:
             raise Violation(f"{name}: position {position} does not follow {before[2]} in one image")
         self._images[key] = (incarnation, number, position)
         self.newest = (incarnation, number)
-        CHECKED.messages += 1
-        CHECKED.bytes += len(payload)
+        CHECKED.count(payload)
 
 
 class StreamWorkload(Workload):
@@ -490,5 +489,4 @@ class RecorderWorkload(Workload):
                     if before is not None and not self.stream.follows(before, which):
                         raise Violation(f"recording {descriptor.recording_id}: message {which} follows {before}")
                     before = which
-                    CHECKED.messages += 1
-                    CHECKED.bytes += len(payload)
+                    CHECKED.count(payload)
