@@ -352,8 +352,7 @@ class Calls(Generic[S]):
             return self._poll()
         return 0
 
-    def on_close(self) -> None:
-        """Do nothing when the worker ends."""
+    def on_close(self) -> None: ...
 
     def _poll(self) -> int:
         """Route arrived messages, and return their number. Raises ConnectionLost if the archive ended the session."""
@@ -1505,11 +1504,7 @@ class ClientBase(Generic[S]):
         return self._calls._conductor.failure or self._calls.lost
 
     def stats(self) -> ClientStats:
-        """Return the client's statistics.
-
-        Returns:
-            The statistics.
-        """
+        """Return the client's statistics."""
         session = self._calls.session
         return ClientStats(
             pending=session.pending,

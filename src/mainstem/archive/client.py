@@ -244,17 +244,13 @@ class Client(ClientBase[Subscription], Closing):
         dropped and counted in ``stats``.
 
         An iterator ends with the session that it began in, after that session's events, because events between two sessions are
-        unknown.
+        unknown. It then raises ConnectionLost.
 
         Args:
             timeout: Seconds to wait for the next event; None waits forever.
 
         Yields:
             One event after another.
-
-        Raises:
-            Timeout: No event came in time.
-            ConnectionLost: The session that the iterator began in was lost.
 
         Example:
             >>> for event in client.events():

@@ -52,20 +52,9 @@ def join_live(
 ) -> Steps[bool]:
     """Wait for a replay to catch up, add the live destination, and return once both feed the image.
 
-    Args:
-        calls: The session with the archive that replays.
-        subscription: The subscription that receives the replay.
-        image: The replay's image.
-        live_destination: The destination that receives the live stream.
-        target: The last known recorded position.
-        position: Returns the position up to which the replay has been consumed.
-        ask: Asks for the recorded position; None if the recording is no longer active.
-        has_ended: Returns whether the replay has ended. It may raise an error instead.
-        note: Called with a description of the current step.
-        timeout: Seconds for the driver to add the destination.
-
-    Returns:
-        False if the replay or the recording has ended.
+    ``target`` is the last known recorded position. ``position`` returns the position up to which the replay has been consumed,
+    ``ask`` asks for the recorded position (None if the recording is no longer active), ``has_ended`` returns whether the replay has
+    ended, and ``note`` is told the current step. Returns False if the replay or the recording has ended.
     """
     is_live_added, pause = False, FIRST_PAUSE
     settled: Deadline | None = None
@@ -162,18 +151,10 @@ class MergeBase:
         return self._read_position
 
     def poll_bytes(self, limit: int = MESSAGES_AT_ONCE) -> list[bytes]:
-        """Continue the merge, and return whole messages without waiting.
+        """Continue the merge, and return whole messages without waiting. Raises the errors of ``messages``.
 
         Args:
             limit: The maximum number of messages.
-
-        Returns:
-            The messages; empty if none are available yet.
-
-        Raises:
-            Timeout: The merge made no progress for ``progress_timeout``.
-            ArchiveError: The archive refused or ended the replay.
-            ConnectionLost: The image or the session with the archive ended before the merge was complete.
         """
         self._take(limit)
         return [self._hand_out() for _ in range(min(limit, len(self._taken)))]

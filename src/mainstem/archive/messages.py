@@ -151,15 +151,7 @@ class Field:
 
 
 class MessageType:
-    """A message in the table.
-
-    Attributes:
-        name: Its name in the schema.
-        template_id: Its template id.
-        fields: The fields of its block, by offset.
-        data: The name of each variable-length field, and whether it is text.
-        block_length: The length of the block that the encoder writes.
-    """
+    """A message in the table. ``data`` says for each variable-length field whether it is text."""
 
     def __init__(self, line: str) -> None:
         number, _, rest = line.partition(" ")
@@ -294,11 +286,7 @@ def decode(data: bytes) -> Message:
 
 
 class MessageReader:
-    """Decodes messages from a peer. Counts malformed ones by the rule that they violate.
-
-    Attributes:
-        refused: Number of refused messages, by rule.
-    """
+    """Decodes messages from a peer. Counts malformed ones in ``refused``, by the rule that they violate."""
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()

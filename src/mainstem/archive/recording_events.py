@@ -124,13 +124,10 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
             timeout: Seconds to wait for the next event; None waits forever.
 
         Yields:
-            One event after another: a RecordingStarted, RecordingProgress or RecordingStopped. An event that was not consumed
-                comes in the next iteration.
+            One event after another. An event that was not consumed comes in the next iteration.
 
         Raises:
-            Timeout: No message arrived in time.
-            DriverTimeout: The driver ended.
-            ClientTimeout: The driver timed this client out.
+            MainstemError: The same errors as for ``messages`` of the subscription.
         """
         for data in self.subscription.messages(timeout=timeout):
             event = self._event_of(data)

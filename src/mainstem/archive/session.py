@@ -74,15 +74,10 @@ class ClientSession:
 
     Attributes:
         control_session_id: The archive's id for the session; -1 until it is connected.
-        archive_id: The archive's id; -1 if the archive has none.
-        version: The version of the archive's control protocol.
-        is_connected: Whether requests may be sent.
         generation: The number of restarts.
         step: What the session waits for while it connects.
         outgoing: Messages to send while it connects.
         events: Signals and late errors.
-        dropped_events: How many events were dropped because they were not consumed.
-        reader: Decodes messages, and counts malformed ones.
     """
 
     def __init__(
@@ -114,7 +109,6 @@ class ClientSession:
 
     @property
     def pending(self) -> int:
-        """The number of open requests."""
         return len(self._requests)
 
     def restart(self) -> None:
@@ -129,7 +123,6 @@ class ClientSession:
         self.outgoing.clear()
 
     def connect(self, response_channel: str, response_stream_id: int) -> None:
-        """Begin connecting: queue the connect request."""
         self._ask(
             "the response to the connect request",
             "AuthConnectRequest",

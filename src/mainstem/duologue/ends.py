@@ -120,26 +120,16 @@ class End(ABC):
         return message
 
     def try_send(self, message: bytes | str) -> bool:
-        """Send a message like `send`, but without waiting.
+        """Send a message like `send`, but without waiting. Return whether the stream had space for it.
 
         Args:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-
-        Returns:
-            Whether the stream accepted the message. If not, it had no space.
         """
         with self._lock:
             return next(self._sending(message, None), True) is True
 
     def poll(self) -> bytes | None:
-        """Receive the next message if there is one. Never waits.
-
-        Returns:
-            The message, or None.
-
-        Raises:
-            MainstemError: The same errors as `receive`, except Timeout.
-        """
+        """Receive the next message without waiting, or return None. Raises the same errors as `receive`, except Timeout."""
         with self._lock:
             link = self._link
             message = link.receive()
@@ -200,13 +190,8 @@ class BlockingEnd(End):
         Raises:
             Timeout: No message arrived in time. A later call can still receive it. On a server, also: the client sent nothing for
                 ``idle_timeout``, which ended the duologue.
-            ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: The peer sent no heartbeat for ``heartbeat_timeout``.
-            Aborted: The peer aborted the duologue.
             ClosedError: The peer has left, or this end is closed. All earlier messages were received.
-
-        Example:
-            >>> message = duologue.receive(timeout=5)
+            MainstemError: The duologue ended in another way, as for `send`.
         """
         return self._run(self._receiving(timeout))
 
@@ -266,11 +251,7 @@ class DuologueEnd(End):
         return self._session.error
 
     def stats(self) -> DuologueStats:
-        """Return the counts of sent and received messages.
-
-        Returns:
-            The counts.
-        """
+        """Return the counts of sent and received messages."""
         return self._session.stats()
 
     def abort(self) -> None:
@@ -424,11 +405,7 @@ class ClientEnd(End):
         return None if isinstance(error, ClosedError) else error
 
     def stats(self) -> DuologueStats:
-        """Return the counts of sent and received messages.
-
-        Returns:
-            The counts.
-        """
+        """Return the counts of sent and received messages."""
         return DuologueStats() if self._core is None else self._core.stats()
 
     def _abort(self) -> None:

@@ -69,9 +69,6 @@ class Duologue(DuologueEnd, BlockingEnd):
         Raises:
             Timeout: The duologue did not end in time.
             MainstemError: The error that ended the duologue before, if no other call has raised it.
-
-        Example:
-            >>> duologue.close("see you tomorrow")
         """
         self._run(self._closing(error, timeout))
 

@@ -155,14 +155,7 @@ class ServerEnd:
         return self._agent.failure
 
     def stats(self) -> ServerStats:
-        """Return the server's counts since its start.
-
-        Returns:
-            A copy of the counts.
-
-        Raises:
-            ClosedError: The server was never started.
-        """
+        """Return a copy of the server's counts since its start."""
         return replace(self._agent.core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
@@ -175,11 +168,7 @@ class ServerEnd:
 
         Raises:
             ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
             ClosedError: The server has ended.
-
-        Example:
-            >>> server.broadcast("the server ends at noon")
         """
         if self._has_ended:
             raise ClosedError("the server has ended")

@@ -92,11 +92,7 @@ class AeronBase:
         return self._conductor.counters
 
     def stats(self) -> ClientStats:
-        """Return the client's publications, subscriptions and images with their positions, without slowing the streams down.
-
-        Returns:
-            The statistics; ``print`` shows them in a few lines.
-        """
+        """Return the client's publications, subscriptions and images with their positions, without slowing the streams down."""
         conductor = self._conductor
         with conductor.lock:
             # In the order in which they were added.
@@ -116,11 +112,7 @@ class AeronBase:
             )
 
     def next_correlation_id(self) -> int:
-        """Return a number that is unique among all clients of this driver.
-
-        Returns:
-            The number.
-        """
+        """Return a number that is unique among all clients of this driver."""
         return self._conductor.cnc.to_driver.next_correlation_id()
 
     def invoke(self) -> int:

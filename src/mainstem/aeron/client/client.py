@@ -31,6 +31,10 @@ class Aeron(AeronBase, Closing):
     Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response. The
     corresponding ``async_add_...`` (Aeron's name, unrelated to asyncio) returns at once with an operation to poll.
 
+    All of these calls raise ChannelUriError if the channel has a likely mistake (a misspelled key, an empty value or a different
+    stream-id), and ClosedError if the client is closed. They, or the operation, raise RegistrationError if the driver refuses the
+    command (``code`` is Aeron's error code), and DriverTimeout if it does not respond in time.
+
     Example:
         >>> with Aeron.connect() as aeron, aeron.add_publication("aeron:ipc", 1001) as publication:
         ...     publication.send(b"tick")
@@ -75,23 +79,15 @@ class Aeron(AeronBase, Closing):
         return cls(conductor)
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
-        """Add a concurrent publication.
-
-        All clients that add the same channel and stream share one stream.
+        """Add a concurrent publication. All clients that add the same channel and stream share one stream.
 
         Args:
             channel: The channel URI, such as ``aeron:ipc`` or ``aeron:udp?endpoint=localhost:20121``.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The publication.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_publication(Publication, channel, stream_id)._wait_or_cancel(timeout)
 
@@ -118,16 +114,10 @@ class Aeron(AeronBase, Closing):
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The publication.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
 
@@ -158,16 +148,10 @@ class Aeron(AeronBase, Closing):
             stream_id: The stream id, an int32.
             on_available_image: Called with each image that becomes available; by default, the context's handler.
             on_unavailable_image: Called with each image that became unavailable; by default, the context's handler.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The subscription.
-
-        Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
         """
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
@@ -212,9 +196,6 @@ class Aeron(AeronBase, Closing):
             ConfigurationError: ``start`` is invalid, or several recordings match.
             RecordingError: There are no recordings, or they are corrupt.
             StoreError: The store cannot be read.
-            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
 
         Example:
             >>> subscription = aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides", start="earliest")
@@ -263,16 +244,13 @@ class Aeron(AeronBase, Closing):
             type_id: The type; ids from 1000 on are for applications.
             label: The text that tools show, at most 380 bytes.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The counter.
 
         Raises:
-            RegistrationError: The driver refused the command.
-            DriverTimeout: The driver did not respond in time.
             LocalProtocolError: The key or the label is too long.
-            ClosedError: The client is closed.
 
         Example:
             >>> orders = aeron.add_counter(1001, "orders accepted")
@@ -300,15 +278,10 @@ class Aeron(AeronBase, Closing):
             label: The text that tools show, at most 380 bytes.
             registration_id: The number that, together with the type, identifies the counter.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The counter.
-
-        Raises:
-            RegistrationError: The driver refused the command.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
         """
         return self._conductor.add_counter(Counter, type_id, key, label, registration_id)._wait_or_cancel(timeout)
 
@@ -317,15 +290,13 @@ class Aeron(AeronBase, Closing):
 
         Args:
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The session id, for ``session-id=`` in a channel.
 
         Raises:
-            RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time. A driver without this command never responds.
-            ClosedError: The client is closed.
         """
         return self._conductor.next_session_id(stream_id)._wait_or_cancel(timeout)
 

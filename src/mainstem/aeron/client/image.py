@@ -67,10 +67,7 @@ class ImageBase(ImageReader):
             limit: The maximum number of messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload. It has no rows if there are no messages.
-
-        Raises:
-            MissingExtraError: pyarrow is not installed.
+            A batch as from ``poll_arrow`` of a subscription.
         """
         return poll_arrow([self], limit, self._columns)
 
@@ -93,11 +90,7 @@ class ImageBase(ImageReader):
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
     def stats(self) -> ImageStats:
-        """Return the image's positions.
-
-        Returns:
-            The positions.
-        """
+        """Return the image's positions."""
         return ImageStats(
             self.session_id, self.source_identity, self.join_position, self.position, self.is_end_of_stream
         )

@@ -69,7 +69,8 @@ class Operation(Generic[T]):
     """A pending command. ``poll`` returns its result, or None until there is one; ``wait`` waits for it.
 
     Keep the operation until you have the result. If it is garbage-collected, times out or is cancelled before that, the client
-    removes whatever the driver creates for it, except a destination that the driver has already added.
+    removes whatever the driver creates for it, except a destination that the driver has already added. The methods that return
+    the result raise RegistrationError if the driver refused the command, and DriverTimeout if it did not respond in time.
 
     Attributes:
         correlation_id: The command's correlation id.
@@ -99,29 +100,19 @@ class Operation(Generic[T]):
         return f"<Operation for {self._pending.what}, {state}>"
 
     def poll(self) -> T | None:
-        """Return the result if there is one, without waiting.
-
-        Returns:
-            The result, or None if the driver has not responded.
-
-        Raises:
-            RegistrationError: The driver refused the command.
-            DriverTimeout: The driver did not respond in time.
-        """
+        """Return the result if there is one, without waiting. Return None if the driver has not responded."""
         return self._pending.take()
 
     def wait(self, timeout: float | None = None) -> T:
         """Wait for the result.
 
         Args:
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The result.
 
         Raises:
-            RegistrationError: The driver refused the command.
-            DriverTimeout: The driver did not respond in time.
             LocalProtocolError: The caller is a handler, and waiting there would keep the response from arriving.
         """
         self._conductor.await_operation(self._pending, timeout)
@@ -142,15 +133,7 @@ class Operation(Generic[T]):
         self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
-        """Return the result of an operation that is done.
-
-        Returns:
-            The result.
-
-        Raises:
-            RegistrationError: The driver refused the command.
-            DriverTimeout: The driver did not respond in time.
-        """
+        """Return the result of an operation that is done."""
         return self._pending.take()  # type: ignore[return-value]
 
     def __del__(self) -> None:

@@ -44,11 +44,7 @@ class PublicationBase(Resource):
         self._log = log
 
     def stats(self: Any) -> PublicationStats:
-        """Return the publication's position and window.
-
-        Returns:
-            The position, and the number of bytes that can be published before back pressure.
-        """
+        """Return the publication's position and the number of bytes that can be published before back pressure."""
         return PublicationStats(
             self.channel,
             self.stream_id,

@@ -67,11 +67,7 @@ class RequesterBase(Exchange[RequesterState]):
     """The non-blocking part of a requester."""
 
     def stats(self) -> RequesterStats:
-        """Return the number of requests in flight and of late responses.
-
-        Returns:
-            The statistics.
-        """
+        """Return the number of requests in flight and of late responses."""
         return RequesterStats(len(self._state.slots), self._state.late_responses)
 
 
@@ -80,11 +76,7 @@ class ResponderBase(Exchange[ResponderState]):
     _handling = 0
 
     def stats(self) -> ResponderStats:
-        """Return the number of connected and refused requesters and of running handlers.
-
-        Returns:
-            The statistics.
-        """
+        """Return the number of connected and refused requesters and of running handlers."""
         state = self._state
         return ResponderStats(state.clients, state.refused_clients, self._undelivered, self._handling)
 
@@ -93,7 +85,7 @@ class Requester(RequesterBase, Closing):
     """The requesting side of request-response messaging. Any number of threads can call ``request``.
 
     Requests go over a publication, and responses arrive over a response channel. The reserved value of each frame carries the
-    correlation id, so the whole payload belongs to the application.
+    correlation id, so the whole payload belongs to the application. Creating one raises the errors of `Aeron.add_subscription`.
 
     Args:
         aeron: The client.
@@ -102,12 +94,9 @@ class Requester(RequesterBase, Closing):
         response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: The stream id of responses.
         max_in_flight: How many requests can wait for their responses at the same time.
-        timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-        RegistrationError: The driver refused the command.
-        DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_in_flight`` is not an integer >= 1.
 
     Example:
@@ -239,12 +228,9 @@ class Responder(ResponderBase, Closing):
         response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: The stream id of responses.
         max_clients: How many requesters can be connected. The driver keeps a separate log for each.
-        timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-        RegistrationError: The driver refused the command.
-        DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_clients`` is not an integer >= 1.
 
     Example:

@@ -178,16 +178,13 @@ class Destinations(Resource, Closing):
 
         Args:
             channel: The destination, such as ``aeron:udp?endpoint=host:port``. For a subscription, it can also be IPC or a spy.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The destination's id, for ``remove_destination``.
 
         Raises:
-            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value or a different stream-id.
-            RegistrationError: The driver refused the command; ``code`` is Aeron's error code.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The client is closed.
+            MainstemError: The same errors as for `Aeron.add_subscription`.
         """
         return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 
@@ -204,7 +201,7 @@ class Destinations(Resource, Closing):
 
         Args:
             destination: The destination's channel, or the id that ``add_destination`` returned.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Raises:
             RegistrationError: The driver refused the command.

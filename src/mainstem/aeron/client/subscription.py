@@ -131,22 +131,11 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return self._feed is not None and not self._had_image and self._feed.is_lost
 
     def image_by_session_id(self, session_id: int) -> I | None:
-        """Return the image of a session.
-
-        Args:
-            session_id: The publication's session id.
-
-        Returns:
-            The image, or None if there is none.
-        """
+        """Return the image with a ``session_id``, or None if there is none."""
         return next((image for image in self.images if image.session_id == session_id), None)
 
     def stats(self) -> SubscriptionStats:
-        """Return the subscription's images with their positions.
-
-        Returns:
-            The images.
-        """
+        """Return the subscription's images with their positions."""
         return SubscriptionStats(self.channel, self.stream_id, tuple(image.stats() for image in self.images))
 
     def _taken_messages(self, metadata: bool) -> Iterator[Any]:
@@ -345,18 +334,14 @@ class Subscription(SubscriptionBase[Image], Destinations):
         return True
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Wait for messages and return them as a record batch.
+        """Wait for messages and return them as a record batch, like ``poll_arrow``.
 
         Args:
             limit: The maximum number of messages.
             timeout: Seconds to wait for the first one; None waits forever.
 
-        Returns:
-            A batch with the columns position, session_id, reserved_value and payload.
-
         Raises:
             Timeout: Nothing arrived in time, or the subscription is closed. If the client failed, DriverTimeout or ClientTimeout.
-            MissingExtraError: pyarrow is not installed.
         """
         if not self.wait_for_data(timeout=timeout):
             self._conductor.raise_failure()

@@ -59,36 +59,24 @@ class Authorizer(Protocol):
     """Decides which requests a client may make."""
 
     def __call__(self, request: str, principal: bytes, /) -> bool:
-        """Return whether a client may make a request.
+        """Return whether the archive carries out a request.
 
         Args:
             request: The name of the message, such as ``TruncateRecordingRequest``.
             principal: The principal that the authenticator assigned to the client.
-
-        Returns:
-            Whether the archive carries out the request.
         """
         ...
 
 
-class AcceptAll:
+class AcceptAll(Authenticator):
     """Accepts every client and ignores credentials."""
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept:
-        """Accept the client.
-
-        Args:
-            credentials: Not used.
-            challenge: Not used.
-
-        Returns:
-            An empty principal.
-        """
         del credentials, challenge
         return Accept()
 
 
-class CredentialTable:
+class CredentialTable(Authenticator):
     """Accepts the clients whose credentials are in a table.
 
     Args:
@@ -102,29 +90,12 @@ class CredentialTable:
         self._principals = dict(principals)
 
     def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Reject:
-        """Look up the credentials.
-
-        Args:
-            credentials: The credentials from the client.
-            challenge: Not used.
-
-        Returns:
-            The principal, or a rejection.
-        """
         del challenge
         principal = self._principals.get(credentials)
         return Reject() if principal is None else Accept(principal)
 
 
 def allow_all(request: str, principal: bytes, /) -> bool:
-    """Allow every request of every client.
-
-    Args:
-        request: Not used.
-        principal: Not used.
-
-    Returns:
-        True.
-    """
+    """Allow every request of every client. Return True, whatever ``request`` and ``principal`` are."""
     del request, principal
     return True

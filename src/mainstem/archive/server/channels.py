@@ -56,7 +56,6 @@ def own_channel(control_channel: str) -> str:
 
 
 def is_response(uri: ChannelUri) -> bool:
-    """Whether a channel is a response channel."""
     return uri.control_mode is ControlMode.RESPONSE
 
 

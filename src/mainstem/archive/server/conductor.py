@@ -95,14 +95,7 @@ class ArchiveStats:
 class ArchiveConductor:
     """The archive's agent. It owns the files and closes them.
 
-    Args:
-        aeron: A client whose conductor this agent runs.
-        files: The archive's directory.
-        settings: The settings; ``id`` is set.
-        authenticator: Decides which clients may connect.
-        authorizer: Decides which requests a client may make.
-        clock: The source of recorded timestamps.
-        random_bits: Returns a random integer with the given number of bits.
+    It runs the conductor of ``aeron``. ``random_bits`` returns a random integer with the given number of bits.
     """
 
     role_name = "archive-conductor"
@@ -158,11 +151,9 @@ class ArchiveConductor:
 
     @property
     def control_addresses(self) -> list[str]:
-        """The addresses on which the archive receives requests over UDP, as ``ip:port``."""
         return self._control[0].local_addresses if self._settings.control_channel else []
 
     def stats(self) -> ArchiveStats:
-        """Return the archive's current activity."""
         return ArchiveStats(
             len(self._sessions),
             len(self._recordings),
@@ -174,7 +165,7 @@ class ArchiveConductor:
     # -- the duty cycle ----------------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle. Return the work count. Raises AgentTerminated once the driver has ended."""
+        """Run one duty cycle. Raises AgentTerminated once the driver has ended."""
         self._now_ns = now_ns
         self._counters.begin_cycle(now_ns)
         work = self._aeron.invoke()

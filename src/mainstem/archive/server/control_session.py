@@ -47,8 +47,6 @@ def version_text(version: int) -> str:
 
 
 class State(Enum):
-    """The state of a control session."""
-
     INIT = 0
     CONNECTING = 1
     CONNECTED = 2
@@ -60,21 +58,7 @@ class State(Enum):
 
 
 class ControlSession:
-    """One control session.
-
-    Call ``do_work`` repeatedly until ``is_done``.
-
-    Args:
-        aeron: The archive's client.
-        settings: The archive's settings.
-        authenticator: Accepts, challenges or rejects the client.
-        session_id: The control session id.
-        image: The image of the client's requests.
-        request: The connect request.
-        channel: The channel for the responses.
-        counter: The key and the label of the session's counter.
-        now_ns: The current time.
-    """
+    """One control session. Call ``do_work`` until ``is_done``. ``counter`` is the key and the label of its counter."""
 
     def __init__(
         self,
@@ -123,12 +107,10 @@ class ControlSession:
 
     @property
     def is_done(self) -> bool:
-        """Whether the session has ended."""
         return self.state is State.DONE
 
     @property
     def is_active(self) -> bool:
-        """Whether the session carries out requests."""
         return self.state is State.ACTIVE
 
     def is_quiet(self, now_ns: int) -> bool:

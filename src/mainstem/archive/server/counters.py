@@ -52,13 +52,7 @@ def check_unused(counters: CountersReader, archive_id: int) -> None:
 
 
 class DiskTimes:
-    """Totals of disk operations and the time they took. Each operation lasts from ``begin`` to ``end``.
-
-    Attributes:
-        longest_ns: The duration of the longest operation.
-        nbytes: Bytes written or read.
-        total_ns: The duration of all operations.
-    """
+    """Totals of disk operations and the time they took. Each operation lasts from ``begin`` to ``end``."""
 
     def __init__(self, clock: Clock) -> None:
         self.longest_ns = self.nbytes = self.total_ns = 0
@@ -77,12 +71,7 @@ class DiskTimes:
 
 
 class ArchiveCounters:
-    """The archive's counters: refused requests, open sessions, recordings and replays, and durations of its work.
-
-    Attributes:
-        writes: Disk writes of recordings.
-        reads: Disk reads of replays.
-    """
+    """The archive's counters: refused requests, open sessions, recordings and replays, and durations of its work."""
 
     def __init__(self, aeron: Aeron, archive_id: int, threading_mode: str, clock: Clock) -> None:
         key = struct.pack("<q", archive_id)
@@ -105,7 +94,6 @@ class ArchiveCounters:
         self._cycle_ns = now_ns
 
     def update(self, errors: int, sessions: int, recordings: int, replays: int) -> None:
-        """Write the current values to the counters."""
         for type_id, operation in list(self._adding.items()):
             counter = operation.poll()
             if counter is not None:
@@ -127,7 +115,6 @@ class ArchiveCounters:
                     self._counters[type_id].set_release(value)
 
     def close(self) -> None:
-        """Free the counters."""
         with suppress(MainstemError):
             for operation in self._adding.values():
                 operation.cancel()

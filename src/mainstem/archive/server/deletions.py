@@ -73,13 +73,7 @@ class DeleteOperation:
 
 
 class Deletions:
-    """Handles the requests that change the files of recordings, and deletes the files.
-
-    Args:
-        files: The archive's directory.
-        recordings: The active recordings, by id.
-        replays: Returns the running replays.
-    """
+    """Handles the requests that change the files of recordings, and deletes the files."""
 
     def __init__(
         self,
@@ -91,7 +85,6 @@ class Deletions:
         self._operations: dict[int, DeleteOperation] = {}
 
     def do_work(self) -> int:
-        """Delete one file of each operation."""
         work = 0
         for operation in list(self._operations.values()):
             work += operation.do_work(self._files)

@@ -64,7 +64,6 @@ class ArchiveFiles(Recorder):
             at = bisect_left(self._ids, recording_id + 1)
 
     def newest_first(self) -> Iterator[RecordingDescriptor]:
-        """Yield the recordings in descending order of their ids."""
         for recording_id in reversed(self._ids):
             descriptor = self.find(recording_id)
             if descriptor is not None:
@@ -77,12 +76,10 @@ class ArchiveFiles(Recorder):
 
     @property
     def free_space(self) -> int:
-        """The number of bytes available to this user on the file system."""
         status = os.statvfs(self.directory)
         return status.f_bavail * status.f_frsize
 
     def touch(self) -> None:
-        """Update the mark file's timestamp, once a second."""
         self._mark.touch()
 
     # -- recordings --------------------------------------------------------------------------------------------------
@@ -128,7 +125,6 @@ class ArchiveFiles(Recorder):
     # -- deletions and other changes ---------------------------------------------------------------------------------
 
     def index_path(self, recording_id: int) -> Path:
-        """Return the path of a recording's position index."""
         return index_file(self.directory, recording_id)
 
     def delete_file(self, path: Path) -> None:
@@ -165,7 +161,6 @@ class ArchiveFiles(Recorder):
         self._catalog.set_start(descriptor, position)
 
     def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
-        """Change the channel of a recording."""
         self._replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
 
     def _replace_entry(self, descriptor: RecordingDescriptor) -> None:

@@ -93,11 +93,7 @@ class RecordingSubscription:
 
 
 class RecordingEvents:
-    """Publishes recording events. Events that do not fit into the publication are dropped.
-
-    Args:
-        publication: An exclusive publication; None to publish nothing.
-    """
+    """Publishes recording events, if there is a publication. Events that do not fit into it are dropped."""
 
     def __init__(self, publication: Any) -> None:
         self._publication = publication
@@ -112,7 +108,6 @@ class RecordingEvents:
         return any(self._publication.offer(message) > 0 for _ in range(attempts))
 
     def close(self) -> None:
-        """Close the publication."""
         if self._publication is not None:
             self._publication.close()
 
@@ -162,7 +157,6 @@ class RecordingSession:
 
     @property
     def recording_id(self) -> int:
-        """The id of the recording."""
         return self.writer.descriptor.recording_id
 
     @property

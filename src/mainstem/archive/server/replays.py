@@ -90,8 +90,6 @@ class CounterLimit:
 
 
 class State(Enum):
-    """The state of a replay."""
-
     INIT = 0
     CONNECTING = 1
     REPLAY = 2
@@ -101,9 +99,7 @@ class State(Enum):
 class ReplaySession:
     """One replay of ``[position, end)``. If it has a limit, it waits at the limit until that moves.
 
-    Attributes:
-        number: The replay's number in this archive: the upper half of the replay session id.
-        position: The position up to which the replay has been sent.
+    ``number``, the replay's number in this archive, is the upper half of the replay session id.
     """
 
     def __init__(
@@ -146,7 +142,6 @@ class ReplaySession:
 
     @property
     def is_done(self) -> bool:
-        """Whether the replay has ended."""
         return self.state is State.DONE
 
     @property

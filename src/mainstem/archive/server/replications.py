@@ -50,15 +50,9 @@ class _ReportedError(Exception):
 
 
 class ReplicationRequest:
-    """A client's request for a replication. Older messages lack some of the fields.
+    """A client's request for a replication. Older messages lack some of the fields; the channels are defaults.
 
-    Args:
-        request: The message.
-        replication_channel: The channel for the replay if the request does not specify one.
-        response_channel: The channel for the source's responses if the request does not specify one.
-
-    Raises:
-        ArchiveError: A channel is missing, or the request contradicts itself.
+    Raises ArchiveError if a channel is missing, or the request contradicts itself.
     """
 
     def __init__(self, request: Message, *, replication_channel: str, response_channel: str) -> None:
@@ -98,14 +92,7 @@ class ReplicationRequest:
 
 
 class Replication:
-    """One replication. Call ``do_work`` repeatedly until ``is_done``.
-
-    Args:
-        archive: The archive that receives the copy.
-        control: The session of the client that requested the replication.
-        replication_id: The correlation id of the replication's signals and errors.
-        request: The request.
-    """
+    """One replication. Call ``do_work`` repeatedly until ``is_done``. Signals and errors go to ``control``."""
 
     def __init__(
         self, archive: ArchiveConductor, control: ControlSession, replication_id: int, request: ReplicationRequest
@@ -138,7 +125,6 @@ class Replication:
         self._steps = self._replicating()
 
     def do_work(self) -> int:
-        """Take the next step. Return the work count."""
         if self.is_stopped:
             self._end()
             return 1

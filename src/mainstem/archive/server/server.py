@@ -129,11 +129,7 @@ class ArchiveServer:
         return self._aeron.error
 
     def stats(self) -> ArchiveStats:
-        """Return the archive's current activity.
-
-        Returns:
-            The statistics.
-        """
+        """Return the archive's current activity."""
         return self._conductor.stats()
 
     def invoke(self) -> int:
@@ -145,14 +141,7 @@ class ArchiveServer:
         return 0 if self._invoker is None else self._invoker.invoke()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the archive has ended.
-
-        Args:
-            timeout: Seconds to wait; None waits forever.
-
-        Returns:
-            Whether the archive has ended.
-        """
+        """Wait until the archive has ended, for ``timeout`` seconds (None waits forever). Return whether it has."""
         if self._runner is not None:
             return self._runner.join(timeout)
         deadline = Deadline(SYSTEM_CLOCK, timeout)
@@ -163,10 +152,7 @@ class ArchiveServer:
         return True
 
     def close(self) -> None:
-        """Close the archive: write stop positions, end replays and sessions, and release the directory.
-
-        Calling it again does nothing.
-        """
+        """Close the archive: write stop positions, end replays and sessions, and release the directory. Idempotent."""
         if self._closed:
             return
         self._closed = True
