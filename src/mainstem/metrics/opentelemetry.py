@@ -41,6 +41,9 @@ class Collector:
         self._observation: Any = Observation
         self._meter, self._source, self._clock = meter, source, clock
         self._known: set[str] = set()
+        # A collection calls the callback of each instrument once. All of them get the values of one reading.
+        self._values: dict[str, Family] = {}
+        self._observed: set[str] = set()
         self.refresh()
 
     def _families(self) -> Iterable[Family]:
@@ -52,23 +55,28 @@ class Collector:
             # The driver can be started again.
             return []
 
+    def _read(self) -> Iterable[Family]:
+        self._values = {family.name: family for family in self._families()}
+        self._observed.clear()
+        return self._values.values()
+
     def refresh(self) -> None:
         """Create an instrument for each new metric."""
-        for family in self._families():
+        for family in self._read():
             if family.name in self._known:
                 continue
             self._known.add(family.name)
             counts = family.kind == "counter"
             make = self._meter.create_observable_counter if counts else self._meter.create_observable_gauge
             make(family.name, callbacks=[self._callback(family.name)], description=family.help)
+        self._observed |= self._known  # the first collection reads again
 
     def _callback(self, name: str) -> Callable[[Any], Iterable[Any]]:
         def observe(_: Any) -> Iterable[Any]:
-            return [
-                self._observation(sample.value, sample.labels)
-                for family in self._families()
-                if family.name == name
-                for sample in family.samples
-            ]
+            if name in self._observed:
+                self._read()
+            self._observed.add(name)
+            family = self._values.get(name)
+            return [self._observation(sample.value, sample.labels) for sample in (family.samples if family else ())]
 
         return observe

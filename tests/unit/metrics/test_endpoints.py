@@ -102,8 +102,17 @@ def test_opentelemetry_observes_endpoints() -> None:
     endpoints.add("upstream", Fixed(bytes_sent=3, connections_lost=2))
     reader = export.InMemoryMetricReader()
     provider = sdk.MeterProvider(metric_readers=[reader])
-    Collector(provider.get_meter("mainstem"), endpoints.families)
-    data: Any = reader.get_metrics_data()
+    readings = []
+
+    def families() -> list[Family]:
+        readings.append(endpoints.families())
+        return readings[-1]
+
+    Collector(provider.get_meter("mainstem"), families)
+    for _ in range(2):
+        before = len(readings)
+        data: Any = reader.get_metrics_data()
+        assert len(readings) == before + 1, "all instruments of a collection share one reading"
     (scope,) = data.resource_metrics[0].scope_metrics
     points = {metric.name: metric.data.data_points for metric in scope.metrics}
     assert [(p.attributes["name"], p.value) for p in points["mainstem_endpoint_bytes_sent"]] == [("upstream", 3)]

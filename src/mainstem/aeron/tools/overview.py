@@ -159,17 +159,16 @@ def overview(
 
 
 def _client_states(snapshot: Snapshot) -> tuple[ClientState, ...]:
-    def owned(kind: CounterType, client_id: int) -> int:
-        own = {c.registration_id for c in snapshot.counters if c.type_id == kind and c.owner_id == client_id}
-        return len(own)
-
+    owned: dict[tuple[int, int], set[int]] = {}
+    for counter in snapshot.counters:
+        owned.setdefault((counter.type_id, counter.owner_id), set()).add(counter.registration_id)
     return tuple(
         ClientState(
             client_id=client.client_id,
             name=client.shown,
             heartbeat_age_ms=snapshot.epoch_ms - client.heartbeat_ms if client.heartbeat_ms > 0 else None,
-            publications=owned(CounterType.PUBLISHER_LIMIT, client.client_id),
-            subscriptions=owned(CounterType.SUBSCRIBER_POSITION, client.client_id),
+            publications=len(owned.get((CounterType.PUBLISHER_LIMIT, client.client_id), ())),
+            subscriptions=len(owned.get((CounterType.SUBSCRIBER_POSITION, client.client_id), ())),
         )
         for client in clients(snapshot)
     )

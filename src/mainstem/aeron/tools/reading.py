@@ -196,28 +196,27 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
 
 def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
     """Return the logs of all streams that the counters name, each with the frame that the stream's first consumer reads next."""
+    sent: dict[int, int] = {}
+    followed: dict[int, int] = {}
+    for counter in counters:
+        if counter.type_id == CounterType.SENDER_POSITION:
+            sent[counter.registration_id] = counter.value
+        elif counter.type_id == CounterType.SUBSCRIBER_POSITION:
+            lowest = followed.get(counter.reference_id, counter.value)
+            followed[counter.reference_id] = min(lowest, counter.value)
     logs: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)
         if key is None or key.registration_id in logs:
             continue
+        own = key.registration_id
         if counter.type_id == CounterType.PUBLISHER_LIMIT:
-            path = places.publication_path(directory, key.registration_id)
-            log = read_log_state(path, next_position=_first_consumer(counters, key.registration_id))
+            first_consumer = sent.get(own, followed.get(own))
+            log = read_log_state(places.publication_path(directory, own), next_position=first_consumer)
         elif counter.type_id == CounterType.RECEIVER_POSITION:
-            log = read_log_state(places.image_path(directory, key.registration_id))
+            log = read_log_state(places.image_path(directory, own))
         else:
             continue
         if log is not None:
-            logs[key.registration_id] = log
+            logs[own] = log
     return logs
-
-
-def _first_consumer(counters: tuple[CounterSnapshot, ...], registration_id: int) -> int | None:
-    for counter in counters:
-        if counter.type_id == CounterType.SENDER_POSITION and counter.registration_id == registration_id:
-            return counter.value
-    behind = [
-        c.value for c in counters if c.type_id == CounterType.SUBSCRIBER_POSITION and c.reference_id == registration_id
-    ]
-    return min(behind, default=None)

@@ -15,11 +15,13 @@ from mainstem.aeron.counters import CounterType
 from mainstem.aeron.directory import cnc_path, image_path, publication_path
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.tools.log_state import read_log_state
-from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.reading import DirectoryReader, read_logs
 from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mainstem.aeron.counters import CounterSnapshot
 
 
 @pytest.fixture
@@ -116,6 +118,26 @@ def test_an_empty_loss_report_raises(driver: DriverFiles) -> None:
     Path(driver.directory, "loss-report.dat").touch()
     with DirectoryReader(driver.directory) as reader, pytest.raises(ConfigurationError, match="it is empty"):
         reader.losses()
+
+
+class CountedPasses(tuple["CounterSnapshot", ...]):
+    """Counters that count how often they are walked."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[CounterSnapshot]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_the_logs_of_many_streams_take_as_many_passes_as_those_of_one(driver: DriverFiles) -> None:
+    for own in range(7, 27):
+        driver.counter(CounterType.PUBLISHER_LIMIT, own, 4096)
+        driver.log(publication_path(driver.directory, own), own, LogType.CONCURRENT_PUBLICATION)
+    with DirectoryReader(driver.directory) as reader:
+        counters = CountedPasses(reader.snapshot(epoch_ms=0, now_ns=0).counters)
+    assert len(read_logs(driver.directory, counters)) == 20
+    assert counters.passes == 2
 
 
 CUTTER = """
