@@ -7,12 +7,13 @@ from dataclasses import fields
 import pytest
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.ingest.options import IngestOptions
 from mainstem.spark.option_table import TriggerDelay, table_of
 from mainstem.spark.sinks.channel import ChannelSink
 from mainstem.spark.sinks.channels import ChannelOptions
 from mainstem.spark.sources.capture import CaptureSource
 from mainstem.spark.sources.capture_options import CaptureOptions
-from mainstem.spark.sources.live import LiveOptions, LiveSource
+from mainstem.spark.sources.live import LiveOptions, LiveSource, parse_live_options
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.recording import RecordingSource
 
@@ -28,6 +29,14 @@ def test_every_option_is_read_documented_and_known_to_the_source(kind: type) -> 
     for each in table.values():
         assert each.meaning
         assert f"``{each.name}``" in str(source.__doc__)
+
+
+def test_a_spy_is_a_live_channel() -> None:
+    channel = "aeron-spy:aeron:udp?endpoint=localhost:20121"
+    assert IngestOptions(source=channel, out="table").is_live
+    assert parse_live_options({"channel": channel, "streamId": "1001"}).channel == channel
+    with pytest.raises(ConfigurationError, match="must be an Aeron channel"):
+        parse_live_options({"channel": "/data/recordings", "streamId": "1001"})
 
 
 class SetClock:

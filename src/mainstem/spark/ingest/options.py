@@ -59,7 +59,7 @@ class IngestOptions:
 
     @property
     def is_live(self) -> bool:
-        return self.source.startswith("aeron:")
+        return self.source.startswith(("aeron:", "aeron-spy:"))
 
     @property
     def recordings(self) -> str:

@@ -42,7 +42,7 @@ NOTHING_READ = Offset().as_json()
 
 
 def _channel(value: str, name: str) -> str:
-    if not value.startswith("aeron:"):
+    if not value.startswith(("aeron:", "aeron-spy:")):
         raise ConfigurationError(
             f"{name} must be an Aeron channel such as aeron:udp?endpoint=localhost:20121 (got {value!r})"
         )
