@@ -49,7 +49,7 @@ def target(data: bytes) -> None:
         listen(conn, now)
         assert conn.buffered_bytes <= 2 * LIMITS.max_buffered_bytes + 8192
         assert conn.live_halves <= LIMITS.max_channels + 8
-        assert conn.open_streams <= LIMITS.max_open_streams + LIMITS.max_channels + 8
+        assert len(conn.streams) <= LIMITS.max_open_streams + LIMITS.max_channels + 8
 
 
 def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int) -> None:

@@ -20,6 +20,7 @@ arrived is never ended in favor of another.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Hashable
 from os import urandom
@@ -138,39 +139,30 @@ class FirstPackets:
         self._always_retry = always_retry
         self._tokens = RetryTokens()
 
-    def response(self, data: bytes, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """Return a version negotiation or Retry datagram in response to a packet, or None. Stores nothing."""
+    def arrived(
+        self, data: bytes, header: PacketHeader, address: Address, now: float
+    ) -> bytes | tuple[QuicAdapter, bool] | None:
+        """Return the response to a packet, or the connection that it begins and whether its address is proven.
+
+        The response is a version negotiation or a Retry, and nothing is stored for it.
+        """
         if len(data) < SMALLEST_FIRST:
             return None
         negotiation = self._context.negotiate(header)
         if negotiation is not None or not header.is_initial:
             return negotiation
-        if self._original(header, address, now) is not None:
-            return None
-        if not (self._always_retry or self._admission.must_prove(now)):
-            return None
-        retried = urandom(CID_LENGTH)
-        token = self._tokens.make(address, header.destination_cid, retried, now)
-        return self._context.retry(header, retried, token)
-
-    def begin(self, data: bytes, header: PacketHeader, address: Address, now: float) -> tuple[QuicAdapter, bool] | None:
-        """Return the connection that a first packet begins and whether its address is proven, or None if it begins none."""
-        if len(data) < SMALLEST_FIRST or not header.is_initial:
-            return None
-        original = self._original(header, address, now)
+        # The connection id that the client began with, if it returns the token of a Retry.
+        original = self._tokens.original(header.token, address, header.destination_cid, now) if header.token else None
         if original is None:
+            if self._always_retry or self._admission.must_prove(now):
+                retried = urandom(CID_LENGTH)
+                token = self._tokens.make(address, header.destination_cid, retried, now)
+                return self._context.retry(header, retried, token)
             self._admission.try_unproven()
         adapter = self._context.accept(header, original)
-        try:
+        with contextlib.suppress(*adapter.library_errors):
             adapter.receive([data], address, now)
-        except adapter.library_errors:
-            adapter.discard()
-            return None
-        if not adapter.has_begun:
-            adapter.discard()
-            return None
-        return adapter, original is not None
-
-    def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """Return the connection id that a client began with, from a valid token; None if there is no valid token."""
-        return self._tokens.original(header.token, address, header.destination_cid, now) if header.token else None
+            if adapter.has_begun:
+                return adapter, original is not None
+        adapter.discard()
+        return None

@@ -247,11 +247,6 @@ class ConnectionState:
         ranges = self._closed_ids.get(channel_id & SPACE_MASK)
         return ranges is not None and channel_id >> INDEX_SHIFT in ranges
 
-    @property
-    def filter_ranges(self) -> int:
-        """The number of ranges in all filters together."""
-        return sum(map(len, (*self._closed_ids.values(), *self._taken_ids.values())))
-
     # Halves. A half that the peer minted is reachable, and this side opens its control stream.
 
     def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:

@@ -99,7 +99,7 @@ class AqueductEngine(Streams):
         self.awaiting_control.append(self.entrypoint)
         self.step(self.release)
 
-    # Methods that the application calls. It also calls `send`, `send_on`, `finish` and `has_room`.
+    # Methods that the application calls. It also calls `send`, `send_on` and `finish`.
 
     def cancel(self, channel_id: int) -> None:
         """Abandon a channel as soon as possible: messages that are in flight, or unread at the peer, are dropped.
@@ -147,11 +147,6 @@ class AqueductEngine(Streams):
             receiver.queue.popleft()
         self._taken(receiver, 1, len(message.payload))
         return message
-
-    def receive_next(self, channel_id: int) -> deque[bytes] | Incoming | None:
-        """Like `receive_from`, but by channel."""
-        receiver = self.receivers.get(channel_id) or self.drained.get(channel_id)
-        return None if receiver is None else self.receive_from(receiver)
 
     def receive_from(self, receiver: ReceiverHalf) -> deque[bytes] | Incoming | None:
         """Take the oldest unread messages up to the first that has attachments, or that one alone if it is the oldest.
@@ -220,11 +215,6 @@ class AqueductEngine(Streams):
         """The number of reliable messages of all senders that are not acknowledged, and their bytes."""
         counts = [sender.unacknowledged for sender in list(self.senders.values())]
         return sum(messages for messages, _ in counts), sum(size for _, size in counts)
-
-    @property
-    def open_streams(self) -> int:
-        """The number of QUIC streams that this side still tracks."""
-        return len(self.streams)
 
     # Methods that the QUIC connection calls. It also calls `receive_stream` and `transport_state`.
 

@@ -126,11 +126,6 @@ class Sending(ConnectionState):
         self.wake()
         return links
 
-    def has_room(self, channel_id: int) -> bool:
-        """Return whether another reliable message can be sent; if not, a `Writable` event will follow."""
-        sender = self.senders.get(channel_id)
-        return sender is not None and has_room(sender, Mode.ORDERED)
-
     def finish(self, channel_id: int) -> None:
         """End a channel gracefully: everything sent is still delivered, and nothing more can be sent."""
         sender = self.senders.get(channel_id)

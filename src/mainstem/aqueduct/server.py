@@ -143,13 +143,11 @@ class Server(UdpEndpoint):
         if header.is_initial and not self._admission.has_room(owner_of(address)):
             self._refuse(address)
             return
-        response = self._first_packets.response(data, header, address, now)
-        if response is not None:
-            udp.send([(response, address)])
-            return
-        begun = self._first_packets.begin(data, header, address, now)
-        if begun is not None:
-            adapter, is_proven = begun
+        found = self._first_packets.arrived(data, header, address, now)
+        if isinstance(found, bytes):
+            udp.send([(found, address)])
+        elif found is not None:
+            adapter, is_proven = found
             runner = self._start_runner(adapter, header, address, udp, len(data))
             if is_proven:
                 self._take_place(runner)

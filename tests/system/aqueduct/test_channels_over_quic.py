@@ -87,7 +87,7 @@ async def test_oneshot_requests_leave_no_state(certificates: CertificateFiles, c
             assert await answer == b"echo %d" % number
         del answer_to, answer
         await at_rest(connection)
-        assert connection._runner.engine.open_streams <= 4
+        assert len(connection._runner.engine.streams) <= 4
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)

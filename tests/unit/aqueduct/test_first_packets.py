@@ -53,8 +53,8 @@ class Door:
         header = self.context.parse(data)
         if header is None:
             return None, None
-        response = self.first_packets.response(data, header, address, 1.0)
-        return response, None if response is not None else self.first_packets.begin(data, header, address, 1.0)
+        found = self.first_packets.arrived(data, header, address, 1.0)
+        return (found, None) if isinstance(found, bytes) else (None, found)
 
 
 @pytest.fixture(params=["qh3", "aioquic"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import deque
+from typing import TYPE_CHECKING
 
 from aqueduct_pair import SECOND, Pair
 from tests.support.aqueduct_frames import Message
@@ -12,6 +13,11 @@ from victim import Victim, message
 
 from mainstem.aqueduct.events import Attach, Command, Mode, PauseConnection
 from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.send import has_room
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.engine import AqueductEngine
+    from mainstem.aqueduct.halves import Incoming
 
 LIMIT = 64 << 10
 LIMITS = Limits(max_buffered_bytes=LIMIT, receive_messages=8, receive_bytes=8 << 10)
@@ -27,6 +33,10 @@ def fill(pair: Pair, channels: list[int], size: int) -> None:
 
 def held(commands: list[Command]) -> list[bool]:
     return [command.paused for command in commands if isinstance(command, PauseConnection)]
+
+
+def take(conn: AqueductEngine, channel_id: int) -> deque[bytes] | Incoming | None:
+    return conn.receive_from(conn.receivers.get(channel_id) or conn.drained[channel_id])
 
 
 def opened(pair: Pair, count: int) -> list[int]:
@@ -47,14 +57,14 @@ def test_reading_continues_for_a_waiting_receiver_although_others_never_read() -
     *unread, wanted = opened(pair, 6)
     fill(pair, unread, LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    assert pair.server.conn.receive_next(wanted) is None
+    assert take(pair.server.conn, wanted) is None
     pair.run()
     assert held(pair.server.sent) == [True, False], "what it waits for may be behind what the others do not read"
     for _ in range(50):
         pair.client.conn.send(wanted, b"tide")
         pair.run()
         assert pair.receive(pair.server, wanted) is not None
-        assert pair.server.conn.receive_next(wanted) is None
+        assert take(pair.server.conn, wanted) is None
         pair.run()
     assert held(pair.server.sent)[-1] is False
     # The unread bytes never fall below half of the limit, so without the exception everything would stay paused.
@@ -64,7 +74,7 @@ def test_reading_continues_for_a_waiting_receiver_although_others_never_read() -
 def test_a_flood_is_paused_below_the_connection_limit_although_a_receiver_waits() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted = opened(pair, 9)
-    assert pair.server.conn.receive_next(wanted) is None
+    assert take(pair.server.conn, wanted) is None
     for channel_id in unread:
         if held(pair.server.sent)[-1:] == [True]:
             break
@@ -79,19 +89,19 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     *unread, wanted = opened(pair, 61)
     piece = bytes(64 << 10)
     for channel_id in unread:
-        while pair.client.conn.has_room(channel_id):
-            while pair.client.conn.has_room(channel_id):
+        while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
+            while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert pair.client.conn.unacknowledged[1] >= 60 * len(piece), "they are full"
-    assert pair.server.conn.receive_next(wanted) is None
+    assert take(pair.server.conn, wanted) is None
     received = rounds = 0
     while received < 32 << 20:
         rounds += 1
-        while pair.client.conn.has_room(wanted):
+        while has_room(pair.client.conn.senders[wanted], Mode.ORDERED):
             pair.client.conn.send(wanted, piece)
         pair.run()
-        while isinstance(run := pair.server.conn.receive_next(wanted), deque):
+        while isinstance(run := take(pair.server.conn, wanted), deque):
             received += sum(map(len, run))
         pair.run()
     assert rounds < 64, "it sends as much at once as a channel that is alone, when it has been read for a while"
@@ -107,18 +117,18 @@ def test_bulk_transfer_continues_beside_channels_no_longer_read() -> None:
         for _ in range(8 << 4):
             pair.client.conn.send(channel_id, piece)
             pair.run()
-            pair.server.conn.receive_next(channel_id)
-            pair.server.conn.receive_next(channel_id)
-        while pair.client.conn.has_room(channel_id):
-            while pair.client.conn.has_room(channel_id):
+            take(pair.server.conn, channel_id)
+            take(pair.server.conn, channel_id)
+        while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
+            while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert held(pair.server.sent) == []
     for _ in range(100):
-        assert pair.client.conn.has_room(wanted)
+        assert has_room(pair.client.conn.senders[wanted], Mode.ORDERED)
         pair.client.conn.send(wanted, piece)
         pair.wait(0.01)
-        assert pair.server.conn.receive_next(wanted) is not None
+        assert take(pair.server.conn, wanted) is not None
     assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
 
 
@@ -138,8 +148,8 @@ def test_a_sender_that_ignores_its_receiver_reaches_the_connection_limit() -> No
 def test_a_receiver_stops_waiting_once_it_has_a_message_or_has_ended() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted, closed = opened(pair, 8)
-    assert pair.server.conn.receive_next(wanted) is None
-    assert pair.server.conn.receive_next(closed) is None
+    assert take(pair.server.conn, wanted) is None
+    assert take(pair.server.conn, closed) is None
     pair.client.conn.send(wanted, b"tide")
     pair.server.conn.close_receiver(closed)
     pair.run()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from mainstem.aqueduct.halves import ReceiverHalf, SenderHalf
+    from mainstem.aqueduct.halves import Incoming, ReceiverHalf, SenderHalf
     from mainstem.sim.world import World
 
 ACTIONS = 120  # by each application
@@ -164,14 +164,14 @@ class Side:
 
     def receive(self, channel_id: int) -> None:
         takes_several = self.run.has_short_ways and self.run.rng.random() < 0.5
-        incoming = self.conn.receive_next(channel_id) if takes_several else self.conn.receive(channel_id)
+        incoming = self.receive_several(channel_id) if takes_several else self.conn.receive(channel_id)
         if isinstance(incoming, deque):
             for payload in incoming:
                 self.run.delivered(payload, self)
             return
         if incoming is None:
             # No message is queued, so the channel is now waiting for one.
-            assert self.conn.receive_next(channel_id) is None
+            assert self.receive_several(channel_id) is None
             if self.conn.is_ready and channel_id not in (*self.conn.receivers, *self.conn.drained):
                 self.receivers.discard(channel_id)
             return
@@ -187,6 +187,10 @@ class Side:
                     self.senders[attachment.channel_id] = rng.choice(list(Mode))
             elif attachment.state in (ReceiverState.OPEN, ReceiverState.FINISHING, ReceiverState.FINISHED):
                 self.receivers.add(attachment.channel_id)
+
+    def receive_several(self, channel_id: int) -> deque[bytes] | Incoming | None:
+        receiver = self.conn.receivers.get(channel_id) or self.conn.drained.get(channel_id)
+        return None if receiver is None else self.conn.receive_from(receiver)
 
     def wind_down(self) -> None:
         """End everything that the application holds. Anything left afterwards is a leak."""
@@ -484,7 +488,7 @@ class AqueductRun:
                 raise Violation(f"{side.name}: {conn.live_halves} halves are left: {_described(conn)}")
             if conn.buffered_bytes != 0:
                 raise Violation(f"{side.name}: {conn.buffered_bytes} buffered bytes are left")
-            left = conn.open_streams - (0 if side.is_over else 1)
+            left = len(conn.streams) - (0 if side.is_over else 1)
             if left != 0:
                 raise Violation(f"{side.name}: {left} streams are left besides the connection's")
         broken = any(side.is_over for side in self.sides)
