@@ -64,7 +64,6 @@ class Admission(Generic[C]):
 
     @property
     def taken(self) -> int:
-        """The number of places that are taken."""
         return len(self._places)
 
     def must_prove(self, now: float) -> bool:
@@ -74,7 +73,6 @@ class Admission(Generic[C]):
         return len(self._unproven) >= MAX_UNPROVEN or self._tried >= MAX_UNPROVEN
 
     def try_unproven(self) -> None:
-        """Count a first packet from an unproven address that is being processed."""
         self._tried += 1
 
     def enter_unproven(self, connection: C) -> None:

@@ -49,7 +49,6 @@ class _Authority:
         )
 
     def issue(self, subject: str, extensions: Sequence[tuple[Any, bool]]) -> tuple[x509.Certificate, PrivateKey]:
-        """Return a certificate for a subject, and its private key."""
         from cryptography.x509 import BasicConstraints
 
         key = _make_key()

@@ -118,7 +118,6 @@ class Pipe:
         return waiter
 
     def wake(self) -> None:
-        """Wake every waiting task."""
         if self._waiters:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
@@ -146,7 +145,6 @@ class Pipe:
 
     @property
     def name(self) -> str:
-        """The name of the networked channel in error messages."""
         assert self.half is not None
         return f"channel {describe(self.half.channel_id)}"
 
@@ -173,14 +171,12 @@ class Pipe:
         return ClosedError(f"{self.name} {'was' if is_sender else 'has'} finished")
 
     def check(self) -> None:
-        """Raise the sticky error if the channel has ended."""
         error = self.error()
         if error is not None:
             self.reported()
             raise error
 
     def reported(self) -> None:
-        """Note that a call has raised the channel's error."""
         if self.half is not None:
             self.runner.reported(self)
 
@@ -238,7 +234,6 @@ class Pipe:
 
     @property
     def has_unread(self) -> bool:
-        """Whether messages that were taken from the engine are still unread."""
         return bool(self.batch)
 
     def writable(self) -> None:
@@ -250,7 +245,6 @@ class Pipe:
     def sender_ended(
         self, state: SenderState, messages: int = 0, size: int = 0, progress: SendProgress = NO_PROGRESS
     ) -> None:
-        """Note that the sender has ended, with ``messages`` messages of ``size`` bytes undelivered."""
         queued = len(self.queue)
         self.end = state
         self._progress = progress + SendProgress(queued=queued) if queued else progress
@@ -263,7 +257,6 @@ class Pipe:
         self._ended()
 
     def receiver_ended(self, state: ReceiverState) -> None:
-        """Note that the receiver has ended on the wire. After a graceful end, queued messages can still be read."""
         self.end = state
         if state is not ReceiverState.FINISHED:
             self.batch.clear()
@@ -308,7 +301,6 @@ class Pipe:
                     runner.engine.drop(attachment)
 
     def decode_plain(self, payload: bytes, detach: DetachFunction = _detach_nothing) -> Any:
-        """Decode a payload with the serializer. Raises RemoteProtocolError."""
         try:
             return self.runner.serializer.decode(payload, detach)
         except MainstemError:
@@ -834,7 +826,6 @@ class Receiver(_Half, Generic[M]):
 
 
 def _close_networked(pipe: Pipe) -> None:
-    """Close the receiver of a networked channel."""
     assert pipe.half is not None
     pipe.batch.clear()
     pipe.half.owner = None

@@ -108,8 +108,6 @@ DEFAULT_TIMING = Timing()
 
 @dataclass(slots=True)
 class ConnectionCounters:
-    """The counters of a connection."""
-
     halves_created: int = 0
     """Channel halves created, both senders and receivers, minted by either side."""
     messages_received: int = 0
@@ -243,7 +241,6 @@ class ConnectionState:
         return added
 
     def was_closed(self, channel_id: int) -> bool:
-        """Return whether a peer-minted half has ended here."""
         ranges = self._closed_ids.get(channel_id & SPACE_MASK)
         return ranges is not None and channel_id >> INDEX_SHIFT in ranges
 
@@ -261,7 +258,6 @@ class ConnectionState:
         return ReceiverHalf(channel_id, minted_here, not minted_here, bool(channel_id & ONESHOT), prefix, handed_over)
 
     def check_channel_count(self) -> None:
-        """Check that the channel limit allows another peer-minted half. Raises RemoteProtocolError."""
         if len(self.senders) + len(self.receivers) + len(self.drained) >= self.limits.max_channels:
             raise protocol_error("channel limit", f"more than {self.limits.max_channels} channels at once")
 
@@ -276,7 +272,6 @@ class ConnectionState:
             self._instrument.state_change(subject, old.name, half.state.name, self.now_ns)
 
     def saw_frame(self, tag: int, value: Any) -> None:
-        """Report a received frame to the instrument; called only if there is one."""
         self._instrument.frame_in(self.peer, encode_frame(tag, value), self.now_ns)
 
     def sent_frame(self, data: bytes) -> None:
@@ -329,7 +324,6 @@ class ConnectionState:
             self.commands.append(PauseConnection(paused=False))
 
     def account_stream(self, stream: Stream) -> None:
-        """Update how many bytes of a stream are accounted as buffered. Raises RemoteProtocolError."""
         buffered = stream.buffered
         if buffered != stream.accounted:
             change, stream.accounted = buffered - stream.accounted, buffered
@@ -354,7 +348,6 @@ class ConnectionState:
         return stream_id
 
     def _is_new(self, stream_id: int) -> bool:
-        """Return whether a stream was opened here and none of its data has been passed to the transport yet."""
         first_new = self._first_new[stream_id & UNIDIRECTIONAL]
         return stream_id >= first_new and not (stream_id ^ first_new) & OPENED_BY_SERVER
 
@@ -437,7 +430,6 @@ class ConnectionState:
             self.forget_if_done(stream)
 
     def forget_if_done(self, stream: Stream) -> None:
-        """Forget a stream once both its directions have ended."""
         if stream.in_done and stream.out_done:
             self.streams.pop(stream.stream_id, None)
 
@@ -465,7 +457,6 @@ class ConnectionState:
         self.rtt_ns = rtt_ns or self.rtt_ns
 
     def send_datagram(self, data: bytes) -> None:
-        """Send a datagram."""
         self._gather_alone()
         self.plain.datagram_room -= 1
         self.commands.append(SendDatagram(self.plain.opening + data))
@@ -519,7 +510,6 @@ class ConnectionState:
         return bool(waiting) or self.plain.has_output
 
     def drop_output(self) -> None:
-        """Discard all output that has not been sent."""
         self._gather()
         self.plain.take_alone()
         self._writes.clear()

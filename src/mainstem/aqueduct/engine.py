@@ -207,7 +207,6 @@ class AqueductEngine(Streams):
 
     @property
     def live_halves(self) -> int:
-        """The number of halves that exist here, including receivers that have ended but still have unread messages."""
         return len(self.senders) + len(self.receivers) + len(self.drained)
 
     @property
@@ -231,7 +230,6 @@ class AqueductEngine(Streams):
             self.step(self.stream_stopped, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
-        """Process a datagram."""
         self.now_ns = now_ns
         if not self.is_ended:
             self.step(self.take_datagram, data)
@@ -248,7 +246,6 @@ class AqueductEngine(Streams):
             index += count or 1
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        """Process several datagrams."""
         self.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self.is_ended:
@@ -265,7 +262,6 @@ class AqueductEngine(Streams):
             self.heard(stream)
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        """End the connection because the QUIC connection is gone."""
         self.now_ns = now_ns
         self.end(error)
 
@@ -279,7 +275,6 @@ class AqueductEngine(Streams):
     # Output for the QUIC connection and the application, and timers.
 
     def data_to_send(self, now_ns: int) -> list[Command]:
-        """Return the commands for the QUIC connection, and clear them."""
         self.now_ns = now_ns
         if not self.is_ended:
             if self.awaiting_control:

@@ -151,8 +151,6 @@ class ResetStream:
 
 @dataclass(slots=True)
 class SendDatagram:
-    """Send one datagram."""
-
     data: bytes
 
 
@@ -180,8 +178,6 @@ class PauseConnection:
 
 @dataclass(slots=True)
 class CloseConnection:
-    """Close the QUIC connection with an application code."""
-
     code: int
     reason: str
 

@@ -81,7 +81,6 @@ class Incomplete(Exception):
 
 
 def protocol_error(rule: str, message: str) -> RemoteProtocolError:
-    """Return the error for a rule that the peer broke."""
     return RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
 
 
@@ -141,7 +140,6 @@ def decode_uint(data: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def encode_bytes(value: Bytes) -> bytes:
-    """Encode a byte array: its length, then its bytes."""
     return encode_uint(len(value)) + bytes(value)
 
 
@@ -157,7 +155,6 @@ def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) ->
 
 
 def _decode_uints(body: bytes, rule: str, text: str) -> tuple[int, ...]:
-    """Decode the integers that make up ``body``."""
     out = []
     at, stop = 0, len(body)
     try:
@@ -346,7 +343,6 @@ class FrameReader:
     needed: int = 0
 
     def feed(self, data: bytes) -> None:
-        """Add bytes of the stream."""
         if self.position == len(self.data) and not self.pieces:
             self.data = data
             self.position = 0
@@ -397,7 +393,6 @@ class FrameReader:
         return len(self.data) - self.position + self.pieces_size
 
     def clear(self) -> None:
-        """Discard all bytes."""
         self.data = b""
         self.position = self.pieces_size = self.needed = 0
         self.pieces.clear()

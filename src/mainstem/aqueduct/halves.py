@@ -133,8 +133,6 @@ class Role(Enum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Stream(FrameReader):
-    """One QUIC stream, and the reader of its frames."""
-
     stream_id: int
     role: Role
     opened_here: bool
@@ -166,8 +164,6 @@ class Stream(FrameReader):
 
 @dataclass(slots=True, eq=False)
 class SenderHalf:
-    """The sending half of a channel, on the side where messages go in."""
-
     is_sender: ClassVar[bool] = True
 
     channel_id: int
@@ -215,7 +211,6 @@ class SenderHalf:
 
     @property
     def progress(self) -> SendProgress:
-        """The numbers of messages sent, acknowledged and queued."""
         ledger = self.ledger
         return SendProgress(ledger.next + ledger.next_unreliable, ledger.next - ledger.count, len(self.pending))
 
@@ -271,8 +266,6 @@ class SenderHalf:
 
 @dataclass(slots=True, eq=False)
 class ReceiverHalf:
-    """The receiving half of a channel, on the side where messages come out."""
-
     is_sender: ClassVar[bool] = False
 
     channel_id: int
@@ -308,7 +301,6 @@ class ReceiverHalf:
 
     @property
     def has_had_a_message(self) -> bool:
-        """Whether any message has been processed or given up."""
         return bool(self.reliable_count or self.mark or self.received)
 
     def put(self, payloads: Iterable[bytes], numbers: range | None = None) -> None:

@@ -20,6 +20,7 @@ from mainstem.aqueduct.frames import (
     describe,
 )
 from mainstem.errors import ConfigurationError, RemoteProtocolError
+from mainstem.instruments import NullInstrument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ SHOWN_PAYLOAD = 32
 """Number of payload bytes to print."""
 
 
-class FrameLog:
+class FrameLog(NullInstrument):
     """An Instrument that writes every frame and state change of a connection to a file, one JSON object per line.
 
     `mainstem aqueduct dump` reads the file. The file contains payloads, so use it only for development.
@@ -39,30 +40,22 @@ class FrameLog:
         self._file: IO[str] = open(path, "a")  # noqa: SIM115 - closed by `close`
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        """Log a frame that arrived."""
         self._write({"t": now_ns, "in": frame.hex(), "peer": source})
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        """Log a frame that is about to be sent."""
         self._write({"t": now_ns, "out": frame.hex(), "peer": destination})
 
-    def command(self, name: str, detail: str, now_ns: int) -> None:
-        """Do nothing; Aqueduct does not use this."""
-
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """Log a half's change of state."""
         self._write({"t": now_ns, "subject": subject, "old": old, "new": new})
 
     def _write(self, entry: dict[str, object]) -> None:
         self._file.write(json.dumps(entry) + "\n")
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def describe_frame(frame: Frame) -> str:
-    """Return a frame as text."""
     tag, value = frame
     if tag == MESSAGE:
         channel_id, number, attachments, payload = value

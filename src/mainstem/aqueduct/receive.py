@@ -57,8 +57,6 @@ MessageFields = tuple[int, int, tuple[int, ...], bytes]
 
 
 class Receiving(Sending):
-    """The receivers of a connection."""
-
     def receive_message(self, message: MessageFields, stream: Stream | None) -> bool:
         """Process a message from a stream, or from a datagram if ``stream`` is None; return False if the stream must be held."""
         channel_id, number, attachments, payload = message
@@ -281,7 +279,6 @@ class Receiving(Sending):
             self.ack_list.append(receiver)
 
     def flush_acks(self, receiver: ReceiverHalf, *, final: bool = False) -> None:
-        """Send the acknowledgments and nacks that can be sent now."""
         while receiver.unacked_count and (counts := receiver.take_ack_reliable()):
             self.write_control(receiver, ranges_frame(ACK_RELIABLE, counts))
         if receiver.received or receiver.declared:
@@ -289,7 +286,6 @@ class Receiving(Sending):
                 self.write_control(receiver, ranges_frame(ACK_NACK_UNRELIABLE, counts))
 
     def acks_due(self) -> None:
-        """Send the delayed acknowledgments."""
         receivers, self.ack_list = self.ack_list, []
         self.ack_due_ns = None
         for receiver in receivers:
@@ -393,7 +389,6 @@ class Receiving(Sending):
             self.report_receiver_end(receiver)
 
     def report_receiver_end(self, receiver: ReceiverHalf) -> None:
-        """Tell the application that a receiver handed over to it has ended on the wire."""
         if receiver.owner is None:
             self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
         else:

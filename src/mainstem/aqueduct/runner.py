@@ -116,7 +116,6 @@ class Runner:
         return max(self.loop.time(), self._timer_came_for)
 
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
-        """Process a batch of UDP payloads from the peer."""
         try:
             self.address = address
             self.traffic.bytes_received += sum(map(len, datagrams))
@@ -274,7 +273,6 @@ class Runner:
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is complete and the connection has not ended."""
         return self.established.done() and not self.engine.is_ended
 
     @property
@@ -358,7 +356,6 @@ class Runner:
             sender.check()
 
     def look_again(self) -> None:
-        """Make `_wait_until` check again."""
         if self._changed is not None:
             self.wake()
 
@@ -377,7 +374,6 @@ class Runner:
         return True
 
     def expect_headers(self, timeout: float) -> None:
-        """End the connection if the peer's headers do not arrive within ``timeout`` seconds."""
         self._handshake_timer = self.loop.call_later(timeout, self._headers_are_due, timeout)
 
     def _headers_are_due(self, timeout: float) -> None:
@@ -441,7 +437,6 @@ class Runner:
         self.give_up()
 
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
-        """End the connection with an error on this side."""
         self.error = self.error or error
         with contextlib.suppress(*self.adapter.library_errors):
             self.adapter.close(code, str(error))

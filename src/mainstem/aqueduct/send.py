@@ -44,8 +44,6 @@ def has_room(sender: SenderHalf, mode: Mode) -> bool:
 
 
 class Sending(ConnectionState):
-    """The senders of a connection."""
-
     # Methods that the application calls. If they leave something to send, they call the function passed to `call_on_output`.
 
     def send(
@@ -275,7 +273,6 @@ class Sending(ConnectionState):
             self.write_control(sender, integer_frame(SENT_UNRELIABLE, count))
 
     def declare_due(self) -> None:
-        """Send the delayed declarations."""
         channel_ids = list(self.declare_list)
         self.declare_list.clear()
         self.declare_due_ns = None
@@ -288,7 +285,6 @@ class Sending(ConnectionState):
     # The end of a sender.
 
     def finish_sender(self, sender: SenderHalf) -> None:
-        """End the channel gracefully."""
         self.move(sender, SenderInput.FINISH)
         self.try_finish(sender)
 
@@ -330,7 +326,6 @@ class Sending(ConnectionState):
             sender.ordered_stream = None
 
     def sender_lost(self, sender: SenderHalf) -> None:
-        """End a sender that was lost in transit."""
         self.stop_message_stream(sender, RESET_LOST)
         self.end_sender(sender, SenderInput.LOSE)
 
@@ -353,7 +348,6 @@ class Sending(ConnectionState):
         self.report_end(sender, unacknowledged, NO_PROGRESS)
 
     def report_end(self, sender: SenderHalf, unacknowledged: tuple[int, int], progress: SendProgress) -> None:
-        """Tell the application that a sender has ended."""
         if sender.owner is None:
             self.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged, progress))
         else:

@@ -58,9 +58,6 @@ class Serializer(Protocol):
 
         Returns:
             The payload.
-
-        Example:
-            >>> payload = serializer.encode({"text": "tide"}, attach)
         """
         ...
 
@@ -73,9 +70,6 @@ class Serializer(Protocol):
 
         Returns:
             The object that the application receives.
-
-        Example:
-            >>> message = serializer.decode(payload, detach)
         """
         ...
 

@@ -138,7 +138,6 @@ class Server(UdpEndpoint):
         return None
 
     def _arrive(self, data: bytes, header: PacketHeader, address: Address, udp: UdpSocket) -> None:
-        """Process a packet that belongs to no connection."""
         now = self._loop.time()
         if header.is_initial and not self._admission.has_room(owner_of(address)):
             self._refuse(address)
@@ -215,7 +214,6 @@ class Server(UdpEndpoint):
         return runner
 
     def _log_broken_rule(self, runner: Runner) -> None:
-        """Log the rule that a client broke, if its connection ended because of that."""
         error = runner.error
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             host, port, *_ = runner.address

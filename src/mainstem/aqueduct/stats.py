@@ -40,7 +40,6 @@ class AqueductStats(EndpointStats):
 
 
 def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
-    """Add every counter of ``other`` to ``total``."""
     for field in fields(ConnectionCounters):
         setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
 

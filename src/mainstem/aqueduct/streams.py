@@ -71,8 +71,6 @@ if TYPE_CHECKING:
 
 
 class Streams(Receiving):
-    """Incoming streams and datagrams, and control streams."""
-
     # Steps.
 
     def step(self, step: Callable[..., Any], *arguments: Any) -> Any:
@@ -87,7 +85,6 @@ class Streams(Receiving):
             return None
 
     def fail(self, error: RemoteProtocolError) -> None:
-        """End the connection because the peer broke a rule."""
         error.peer = self.peer
         if not self.is_ended:
             self.drop_output()
@@ -184,7 +181,6 @@ class Streams(Receiving):
     # Stream events from the QUIC connection.
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Process bytes that arrived on a stream."""
         self.now_ns = now_ns
         if self.is_ended:
             return
@@ -249,7 +245,6 @@ class Streams(Receiving):
         return stream
 
     def make_stream(self, stream_id: int, role: Role, *, opened_here: bool) -> Stream:
-        """Register a stream."""
         stream = self.streams[stream_id] = Stream(
             self.limits,
             stream_id=stream_id,

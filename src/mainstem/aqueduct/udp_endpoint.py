@@ -24,8 +24,6 @@ LONG_HEADER = 0x80
 
 
 class UdpEndpoint:
-    """UDP sockets in the event loop, and the connections that use them."""
-
     def __init__(self, *sockets: UdpSocket) -> None:
         self._udp = sockets[0]
         self._sockets = sockets

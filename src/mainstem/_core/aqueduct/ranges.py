@@ -108,11 +108,9 @@ class RangeSet:
         stops[index : index + 1] = [b for _, b in pieces]
 
     def drop_oldest(self) -> None:
-        """Remove the lowest range."""
         del self.starts[0], self.stops[0]
 
     def clear(self) -> None:
-        """Remove everything."""
         self.starts.clear()
         self.stops.clear()
 

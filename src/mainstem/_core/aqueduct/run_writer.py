@@ -80,7 +80,6 @@ def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
 
 
 def ranges_frame(tag: cython.int, counts: tuple[int, ...]) -> bytes:
-    """Return a frame that holds run lengths."""
     body: bytearray = bytearray()
     for each in counts:
         put_integer(body, each)
@@ -444,7 +443,6 @@ class MessageWriter:
 
     @property
     def has_output(self) -> bool:
-        """Whether there is anything to take."""
         return bool(self.stream_id >= 0 or self.singles or self.datagrams)
 
     @property
@@ -551,7 +549,6 @@ class Ledger:
 
     @cython.ccall
     def has_room(self) -> cython.bint:
-        """Whether another message is within the limits."""
         return self.count < self.max_messages and self.size < self.byte_limit()
 
     @cython.cfunc

@@ -162,7 +162,6 @@ class QuicAdapter:
         self.quic.connect(address, now=now)
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        """Process UDP payloads that arrived from one address."""
         if self.closing:
             if self._farewell is not None:
                 self._farewell.received(datagrams)
@@ -172,7 +171,6 @@ class QuicAdapter:
                 self.quic.receive_datagram(data, address, now=now)
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
-        """Return the UDP payloads to send."""
         if self._farewell is not None:
             return self._farewell.take()
         datagrams: list[tuple[bytes, Address]] = self.quic.datagrams_to_send(now=now)
@@ -205,14 +203,12 @@ class QuicAdapter:
             self._end_farewell(now)
 
     def _end_farewell(self, now: float) -> None:
-        """End the connection if its closing period is over."""
         if self._farewell is not None and self._farewell.is_over and not self.terminated:
             # The library's own closing period may already have ended, because qh3 counts it from the last packet.
             self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
             self.terminated = True
 
     def ping(self) -> None:
-        """Keep the connection alive."""
         self.quic.send_ping(0)
 
     def close(self, code: int, reason: str) -> None:
@@ -266,7 +262,6 @@ class QuicAdapter:
     # From the library to the engine.
 
     def has_events(self) -> bool:
-        """Whether the library has events to deliver."""
         return bool(self.quic._events)
 
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
@@ -301,7 +296,6 @@ class QuicAdapter:
         return True
 
     def _hand_over(self, engine: AqueductEngine, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Pass bytes of one stream to the engine."""
         engine.receive_stream(stream_id, data, fin, now_ns)
 
     def _stream_reset(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
@@ -346,7 +340,6 @@ class QuicAdapter:
     # From the engine to the library.
 
     def execute(self, commands: Iterable[Command]) -> None:
-        """Carry out the engine's commands."""
         quic, send_stream, send_datagram = self.quic, self.send_stream, self.send_datagram
         shorts, last_short = 0, -1
         for command in commands:
@@ -392,7 +385,6 @@ class QuicAdapter:
         raise NotImplementedError
 
     def update(self, engine: AqueductEngine) -> None:
-        """Report to the engine how much room there is."""
         bidi_limit, uni_limit, bidi_opened, uni_opened, datagrams, round_trip = self.room()
         if not self.handshake_done:
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
@@ -448,7 +440,6 @@ class Backend:
         return import_module(f"{self.name}.{name}")
 
     def make_ticket(self, **fields: Any) -> Any:
-        """Make one of the library's session tickets from its fields."""
         tls = self.module("tls")
         return tls.SessionTicket(**{**fields, "cipher_suite": tls.CipherSuite(fields["cipher_suite"])})
 

@@ -134,8 +134,6 @@ class _MutualConnection(_Connection):
 
 
 class AioquicAdapter(QuicAdapter):
-    """One connection of aioquic."""
-
     library_errors = (*QuicAdapter.library_errors, QuicConnectionError)
 
     def pause_stream(self, stream_id: int, paused: bool) -> None:
@@ -198,8 +196,6 @@ class AioquicAdapter(QuicAdapter):
 
 
 class AioquicBackend(Backend):
-    """The aioquic library as a backend."""
-
     name = "aioquic"
     adapter = AioquicAdapter
     has_address_tokens = True

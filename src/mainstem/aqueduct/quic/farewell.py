@@ -65,12 +65,10 @@ class Farewell:
 
     @property
     def is_over(self) -> bool:
-        """Whether the closing period has ended."""
         return self._sent > SENDINGS
 
     @property
     def due(self) -> float:
-        """The time at which to call `handle_timer`."""
         return self._next_at
 
     def handle_timer(self, now: float) -> None:
@@ -91,6 +89,5 @@ class Farewell:
         self._is_asked = self._is_asked or before.bit_length() < self._received.bit_length()
 
     def take(self) -> list[tuple[bytes, Address]]:
-        """Return the datagrams to send now."""
         is_asked, self._is_asked = self._is_asked, False
         return self._datagrams if is_asked and not self.is_over else []

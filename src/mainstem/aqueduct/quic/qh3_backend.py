@@ -45,8 +45,6 @@ logging.getLogger("quic").setLevel(logging.ERROR)
 
 
 class Qh3Adapter(QuicAdapter):
-    """One connection of qh3."""
-
     library_errors = (*QuicAdapter.library_errors, qh3_connection.QuicConnectionError)
 
     def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
@@ -264,8 +262,6 @@ class Qh3Adapter(QuicAdapter):
 
 
 class Qh3Backend(Backend):
-    """The qh3 library as a backend."""
-
     name = "qh3"
     adapter = Qh3Adapter
 

@@ -91,7 +91,6 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
     @property
     def active_address(self) -> Address:
-        """The address to which packets are sent."""
         return self._core.active_path[2]  # type: ignore[no-any-return]
 
     def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:

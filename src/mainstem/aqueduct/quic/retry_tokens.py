@@ -22,8 +22,6 @@ _TIME_LENGTH = 8
 
 
 class RetryTokens:
-    """Makes and checks a server's tokens."""
-
     def __init__(self) -> None:
         self._key = urandom(32)
 

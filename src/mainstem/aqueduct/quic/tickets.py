@@ -86,7 +86,6 @@ class _Store:
             self.put(name, value)
 
     def find(self, name: bytes) -> str | None:
-        """Return the newest value stored under a name; None if there is none."""
         with self._lock:
             rows = self._database.execute(
                 "SELECT value FROM entry WHERE name = ? ORDER BY id DESC LIMIT 1", (name,)
