@@ -7,6 +7,7 @@ cannot outlive the record of their use.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -23,20 +24,12 @@ MAX_TICKETS = 100_000
 
 
 def encode_ticket(ticket: Any) -> str:
-    """Encode a session ticket as text. The tickets of both libraries have the same fields."""
-    return json.dumps(
-        {
-            "age_add": ticket.age_add,
-            "cipher_suite": int(ticket.cipher_suite),
-            "not_valid_after": ticket.not_valid_after.isoformat(),
-            "not_valid_before": ticket.not_valid_before.isoformat(),
-            "resumption_secret": ticket.resumption_secret.hex(),
-            "server_name": ticket.server_name,
-            "ticket": ticket.ticket.hex(),
-            "max_early_data_size": ticket.max_early_data_size,
-            "other_extensions": [(kind, bytes(data).hex()) for kind, data in ticket.other_extensions],
-        }
-    )
+    """Encode a session ticket as text. The tickets of both libraries are dataclasses with the same fields."""
+    return json.dumps(dataclasses.asdict(ticket), default=_as_text)
+
+
+def _as_text(value: datetime.datetime | bytes) -> str:
+    return value.isoformat() if isinstance(value, datetime.datetime) else bytes(value).hex()
 
 
 def decode_ticket(text: str, make: Callable[..., Any]) -> Any:

@@ -30,7 +30,10 @@ class Ticket:
     server_name: str = "localhost"
     max_early_data_size: int | None = None
     other_extensions: list[tuple[int, bytes]] = field(default_factory=list)
-    is_valid: bool = field(default=True, init=False)
+
+    @property
+    def is_valid(self) -> bool:
+        return True
 
 
 @pytest.fixture(params=["memory", "file"])
