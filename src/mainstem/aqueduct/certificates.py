@@ -39,23 +39,18 @@ class _Authority:
     """A certificate authority that exists only in memory."""
 
     def __init__(self, days: int) -> None:
-        from cryptography.x509 import BasicConstraints
-
         self._valid = datetime.timedelta(days=days)
         self._key = _make_key()
         self._name = _name("Mainstem development authority")
-        self.certificate = self._sign(
-            self._name, self._key, [(BasicConstraints(True, None), True), (_key_usage(is_authority=True), True)]
-        )
+        self.certificate = self._sign(self._name, self._key, is_authority=True)
 
-    def issue(self, subject: str, extensions: Sequence[tuple[Any, bool]]) -> tuple[x509.Certificate, PrivateKey]:
-        from cryptography.x509 import BasicConstraints
-
+    def issue(self, subject: str, *extensions: x509.ExtensionType) -> tuple[x509.Certificate, PrivateKey]:
         key = _make_key()
-        of_a_leaf = [(BasicConstraints(False, None), True), (_key_usage(is_authority=False), True)]
-        return self._sign(_name(subject), key, [*of_a_leaf, *extensions]), key
+        return self._sign(_name(subject), key, *extensions, is_authority=False), key
 
-    def _sign(self, subject: x509.Name, key: PrivateKey, extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
+    def _sign(
+        self, subject: x509.Name, key: PrivateKey, *extensions: x509.ExtensionType, is_authority: bool
+    ) -> x509.Certificate:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
 
@@ -68,12 +63,14 @@ class _Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + self._valid)
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(_key_usage(is_authority=is_authority), critical=True)
             # RFC 5280, 4.2.1: since Python 3.13, `ssl` rejects chains without these extensions.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
-        for extension, critical in extensions:
-            builder = builder.add_extension(extension, critical=critical)
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
 
@@ -113,10 +110,8 @@ def make_certificates(
     authority = _Authority(days)
     certificate, key = authority.issue(
         names[0],
-        [
-            (SubjectAlternativeName([_general_name(name) for name in names]), False),
-            (ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        ],
+        SubjectAlternativeName([_general_name(name) for name in names]),
+        ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
     )
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +123,7 @@ def make_certificates(
             raise ConfigurationError(f"client name {name!r} is not a file name")
         files.clients[name] = folder / f"{name}-cert.pem", folder / f"{name}-key.pem"
         usage = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        _write_pair(*files.clients[name], *authority.issue(name, [(usage, False)]))
+        _write_pair(*files.clients[name], *authority.issue(name, usage))
     return files
 
 
