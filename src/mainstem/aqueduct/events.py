@@ -80,17 +80,10 @@ class Writable:
 
 @dataclass(slots=True)
 class SenderEnded:
-    """A sender without an owner has ended; ``state`` is its final state.
-
-    ``messages`` and ``size`` (in bytes) count its reliable messages that were never acknowledged. If the connection ended,
-    ``progress`` counts all of its messages.
-    """
+    """A sender without an owner has ended; ``state`` is its final state."""
 
     channel_id: int
     state: SenderState
-    messages: int = field(default=0, compare=False)
-    size: int = field(default=0, compare=False)
-    progress: SendProgress = field(default=NO_PROGRESS, compare=False)
 
 
 @dataclass(slots=True)

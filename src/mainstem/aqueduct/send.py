@@ -349,6 +349,6 @@ class Sending(ConnectionState):
 
     def report_end(self, sender: SenderHalf, unacknowledged: tuple[int, int], progress: SendProgress) -> None:
         if sender.owner is None:
-            self.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged, progress))
+            self.events.append(SenderEnded(sender.channel_id, sender.state))
         else:
             sender.owner.sender_ended(sender.state, *unacknowledged, progress)
