@@ -120,25 +120,22 @@ class Receiving(Sending):
         if receiver is None or self.is_observed or receiver.state is ReceiverState.CLOSE_PENDING:
             return 0
         first, count, size = runs.number, runs.count, runs.size
-        if (receiver.oneshot and (first or receiver.has_had_a_message)) or (receiver.queue and self.is_full(receiver)):
+        if receiver.oneshot and (first or count > 1 or receiver.has_had_a_message):
             return 0
-        if count > 1:
-            has_room = (
-                receiver.queued + count <= limits.receive_messages
-                and receiver.queued_bytes + size + count * QUEUED_MESSAGE_OVERHEAD <= limits.receive_bytes
-            )
-            if receiver.oneshot or not has_room or (unreliable and first < receiver.mark):
-                # Some messages may have been given up or may not fit, so process only one.
-                del payloads[1:]
-                count, size = 1, len(payloads[0])
+        if receiver.queue and self.is_full(receiver):
+            return 0
+        if count > 1 and (
+            receiver.queued + count > limits.receive_messages
+            or receiver.queued_bytes + size + count * QUEUED_MESSAGE_OVERHEAD > limits.receive_bytes
+        ):
+            return 0
         if not unreliable:
             receiver.note_reliable(first, count, size, limits)
             receiver.put(payloads)
         elif receiver.note_unreliable(first, count, limits):
             receiver.put(payloads, range(first, first + count))
         else:
-            self.counts.unreliable_late += 1
-            return 1
+            return 0
         self._processed(receiver, count, size)
         return count
 
