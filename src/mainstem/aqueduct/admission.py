@@ -42,13 +42,7 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Admission(Generic[C]):
-    """The connection places of a server, and the connections that hold them.
-
-    Args:
-        max_connections: The total number of places.
-        max_connections_per_address: Maximum number of places for one address.
-        drop: Called to end a silent connection whose place is needed.
-    """
+    """The places of a server, and the connections that hold them. ``drop`` ends a silent connection whose place is needed."""
 
     def __init__(self, *, max_connections: int, max_connections_per_address: int, drop: Callable[[C], None]) -> None:
         self._max = max_connections

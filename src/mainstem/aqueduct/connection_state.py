@@ -124,8 +124,6 @@ class ConnectionCounters:
 
 
 class ConnectionState:
-    """One connection's shared state. `AqueductEngine` documents the parameters."""
-
     def __init__(
         self,
         *,

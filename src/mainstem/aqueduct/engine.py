@@ -52,17 +52,8 @@ if TYPE_CHECKING:
 class AqueductEngine(Streams):
     """One side of a connection, as a state machine (docs/protocols/aqueduct.md).
 
-    Args:
-        is_client: Whether this side is the client.
-        headers: The connection headers of a client. A server passes its own to `accept`.
-        limits: The limits of the connection.
-        timing: The protocol's delays.
-        instrument: Observer of frames and state changes.
-        peer: The name of the peer in error messages.
-        early_data: For a server, hold all incoming data until `handshake_completed`, because it could be a replay.
-
-    Raises:
-        LocalProtocolError: A header cannot be sent.
+    ``headers`` are a client's; a server passes its own to `accept`. ``peer`` names the peer in error messages. With
+    ``early_data``, a server holds all data until `handshake_completed`, because it could be a replay.
 
     Example:
         >>> client = AqueductEngine(is_client=True)

@@ -92,11 +92,7 @@ class Message:
 
 
 class RawSerializer(Serializer):
-    """The default serializer: messages are bytes, or a `Message` if handles travel with them.
-
-    Example:
-        >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[RawSerializer()])
-    """
+    """The default serializer: messages are bytes, or a `Message` if handles travel with them."""
 
     header = ""
 
@@ -183,10 +179,6 @@ class CborSerializer(Serializer):
 
     Raises:
         ConfigurationError: cbor2 is not installed.
-
-    Example:
-        >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[CborSerializer()])
-        >>> connection.sender.send({"text": "tide", "response": sender})
     """
 
     header = "cbor-3b91ce"

@@ -45,11 +45,7 @@ def stateless_reset(token: bytes) -> bytes:
 class Farewell:
     """The closing period of a connection that this side has closed.
 
-    Args:
-        datagrams: The last packets, which are sent repeatedly.
-        now: The current time.
-        round_trip: The connection's round-trip time in seconds.
-        token: The token of the peer's stateless resets; empty if unknown.
+    ``datagrams`` are sent repeatedly. ``token`` is the token of the peer's stateless resets, empty if it is unknown.
     """
 
     def __init__(
@@ -59,7 +55,8 @@ class Farewell:
         self._token = token
         self._gap = max(SHORTEST_GAP, ROUND_TRIPS * round_trip)
         self._sent = 1
-        self._next_at = now + self._gap
+        # The time at which to call `handle_timer`.
+        self.due = now + self._gap
         self._received = 0
         self._is_asked = False
 
@@ -67,15 +64,11 @@ class Farewell:
     def is_over(self) -> bool:
         return self._sent > SENDINGS
 
-    @property
-    def due(self) -> float:
-        return self._next_at
-
     def handle_timer(self, now: float) -> None:
         """Schedule the next transmission, or end the period, if it is time."""
-        if now >= self._next_at:
+        if now >= self.due:
             self._sent += 1
-            self._next_at = now + self._gap
+            self.due = now + self._gap
             self._is_asked = True
 
     def received(self, datagrams: list[bytes]) -> None:

@@ -102,15 +102,10 @@ class Paths:
     def came(
         self, count: int, address: Address, name: Address, *, active: Address, is_refused: bool, now: float
     ) -> None:
-        """Process the arrival of authentic packets.
+        """Process the arrival of ``count`` authentic packets, which the library received under ``name``.
 
-        Args:
-            count: The number of packets.
-            address: The address they came from.
-            name: The name under which the library received them.
-            active: The name of the address to which the library sends.
-            is_refused: Whether the library accepted them only under the name ``active``.
-            now: The time in seconds.
+        ``active`` is the name of the address to which the library sends. If ``is_refused``, it accepted the packets only under
+        that name.
         """
         self._waiting.pop(active, None)
         active = self.address(active)
