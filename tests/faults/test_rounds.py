@@ -66,7 +66,7 @@ def test_a_killed_process_may_leave_part_of_a_message(tmp_path: Path) -> None:
     assert logs.check() == 3
 
 
-def test_a_driver_without_descriptors_refuses_streams_and_serves_those_that_it_has(tmp_path: Path) -> None:
+def test_a_driver_out_of_file_descriptors_rejects_new_streams_and_serves_existing_ones(tmp_path: Path) -> None:
     trial = Stream(tmp_path)
     trial.commands["driver"].append("64")
     try:

@@ -30,7 +30,7 @@ def payload(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_client_goes_on_after_its_archive_was_killed_and_started_again(
+def test_a_client_resumes_after_its_archive_was_killed_and_restarted(
     start_driver: DriverFactory, tmp_path: Path, kind: str
 ) -> None:
     driver = start_driver("mainstem", **LIVENESS).directory

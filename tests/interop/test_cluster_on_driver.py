@@ -131,9 +131,7 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
     node.kill()
 
 
-def test_a_node_goes_on_from_snapshot_and_log_after_it_and_its_driver_are_killed(
-    node: Node, start_driver: DriverFactory
-) -> None:
+def test_a_killed_node_resumes_from_snapshot_and_log(node: Node, start_driver: DriverFactory) -> None:
     node.start(start_driver("mainstem"))
     node.wait_for("role LEADER")
     first = node.add_up(1)

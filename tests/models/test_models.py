@@ -98,7 +98,7 @@ def test_locations_are_coherent() -> None:
     assert {end[1] for end in outcomes([write, read], 1)} == {(a, b) for a in range(3) for b in range(a, 3)}
 
 
-def test_no_two_updates_read_the_same_message_and_they_go_on_with_a_release() -> None:
+def test_updates_never_read_the_same_message_and_resume_after_a_release() -> None:
     def add(r: Recorder) -> int:
         return r.read(Update(0, None, 1, False, False))
 

@@ -222,7 +222,7 @@ def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
 
 
 @pytest.mark.long
-def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark: SparkSession) -> None:
+def test_parallel_jobs_belong_to_the_job_group_of_their_caller(spark: SparkSession) -> None:
     context, name = spark.sparkContext, "spark.jobGroup.id"
 
     def job(number: int) -> tuple[str | None, int]:

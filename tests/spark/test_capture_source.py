@@ -103,7 +103,7 @@ def test_a_directory_with_bad_files_is_read_and_they_are_reported(spark: SparkSe
     assert frame.where("protocol = 'aeron'").count() == 40 + 39
 
 
-def test_impossible_options_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_options_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     for options, words in (
         ({"aeronPorts": "70000"}, "is not a port"),
         ({"aeronPort": "1"}, "no option 'aeronport'"),
@@ -157,7 +157,7 @@ def mixed(count: int) -> list[bytes]:
 
 
 @pytest.mark.long
-def test_packets_are_rows_or_counted_however_a_file_is_cut(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_packet_is_a_row_or_counted_wherever_a_file_is_split(spark: SparkSession, tmp_path: Path) -> None:
     from mainstem.spark.tables import problems
 
     path, packets = tmp_path / "one.pcap", mixed(700)

@@ -147,7 +147,7 @@ def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
     assert {(key.epoch, key.partition) for key in keys} == {(7, 0), (7, 1), (7, 2)}
 
 
-def test_a_table_goes_onto_a_publication_batch_and_streaming(
+def test_a_table_is_published_in_batch_and_streaming_queries(
     spark: SparkSession, driver: MediaDriver, tmp_path: Path
 ) -> None:
     path = tmp_path / "recordings"

@@ -108,7 +108,7 @@ def test_without_a_codec_the_payload_is_kept_and_custom_codecs_are_found(spark: 
 
 
 @pytest.mark.long
-def test_sbe_is_ingested_by_its_schema_without_being_told_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_sbe_columns_come_from_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "schema.xml").write_text(XML)
     log(tmp_path / "recordings", [order(1, 100), order(2, None), order(1, 5)[:-3]])
     options = {"xml": str(tmp_path / "schema.xml"), "message": "Order"}

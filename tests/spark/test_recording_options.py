@@ -59,7 +59,7 @@ def test_a_range_of_times_is_what_a_filter_on_the_column_leaves(spark: SparkSess
     assert spark.table("between").count() == source(spark, path, fromTime=at(0.15), toTime=at(0.45)).count()
 
 
-def test_a_stream_ends_where_its_options_say_and_knows_how_far_behind_it_is(spark: SparkSession, path: Path) -> None:
+def test_a_stream_ends_at_its_ending_offsets_and_reports_its_lag(spark: SparkSession, path: Path) -> None:
     with open_recording(path, 0) as reader:
         end = reader.advance(0, reader.end_position(), max_messages=200)
     stream = spark.readStream.format("mainstem.recording").options(endingPositions=end, maxRowsPerTrigger=150)
@@ -77,7 +77,7 @@ def test_a_stream_ends_where_its_options_say_and_knows_how_far_behind_it_is(spar
 
 
 @pytest.mark.long
-def test_a_listener_is_told_the_lag_after_every_micro_batch(spark: SparkSession, path: Path) -> None:
+def test_a_listener_gets_the_lag_after_every_micro_batch(spark: SparkSession, path: Path) -> None:
     told: list[Any] = []
     listener = LagListener(path, lambda query_id, lags: told.append((query_id, lags)))
     spark.streams.addListener(listener)

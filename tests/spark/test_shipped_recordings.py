@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
-def test_a_query_over_what_is_shipped_sees_each_message_once_beside_retention(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_query_sees_each_shipped_message_once_despite_retention(spark: SparkSession, tmp_path: Path) -> None:
     store, checkpoint, table = tmp_path / "store", tmp_path / "checkpoint", str(tmp_path / "table")
     clock = ManualClock(SYSTEM_CLOCK.epoch_ns())
     station = Station(tmp_path / "recorder", clock)

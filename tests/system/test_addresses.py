@@ -240,7 +240,7 @@ async def test_aqueduct_passes_an_address_without_a_server_by(
 
 
 @BACKENDS
-async def test_aqueduct_reports_a_server_that_is_refused_though_another_address_is_dead(
+async def test_aqueduct_reports_a_refusal_although_another_address_is_dead(
     certificates: CertificateFiles, backend: str, two_addresses: None
 ) -> None:
     pytest.importorskip(backend)

@@ -182,7 +182,7 @@ def test_responses_arrive_over_ipc(hosts: Hosts) -> None:
     assert not others.images
 
 
-def test_a_response_to_nothing_is_refused(hosts: Hosts, port: int) -> None:
+def test_a_response_without_a_request_is_rejected(hosts: Hosts, port: int) -> None:
     control = f"aeron:udp?control={HOST}:{port}|control-mode=response"
     for channel in (control, f"{control}|response-correlation-id=12345"):
         with pytest.raises(RegistrationError, match="response-correlation-id"):

@@ -295,7 +295,7 @@ def test_listings_come_in_pages_and_end(aeron: mainstem.Aeron, total: int) -> No
             assert served.received[-1].record_count == 2
 
 
-def test_threads_may_list_at_once(aeron: mainstem.Aeron) -> None:
+def test_several_threads_can_list_recordings(aeron: mainstem.Aeron) -> None:
     with session(aeron, ListRecordingsRequest=listing(300)) as (_, client):
         results: list[int] = []
         threads = [
@@ -364,7 +364,7 @@ def test_a_client_that_makes_no_calls_notices_the_end_of_its_session(aeron: main
         assert isinstance(client.error, ConnectionLost)
 
 
-def test_a_call_while_the_archive_is_away_may_be_repeated(aeron: mainstem.Aeron) -> None:
+def test_a_call_can_be_retried_while_the_archive_is_down(aeron: mainstem.Aeron) -> None:
     with session(aeron, StopPositionRequest=ok(96)) as (served, client):
         served.hang_up()
         wait_for(lambda: not client.connected)
@@ -493,9 +493,7 @@ class Replay:
     ],
     ids=["stopped recording", "length", "length of a shorter recording", "without following"],
 )
-def test_a_replay_that_brought_everything_ends_whatever_becomes_of_its_archive(
-    aeron: mainstem.Aeron, options: Any, known: Any
-) -> None:
+def test_a_complete_replay_ends_even_if_its_archive_dies(aeron: mainstem.Aeron, options: Any, known: Any) -> None:
     for count in (5, 4):
         with (
             session(aeron, ReplayRequest=Replay.accept, **known) as (served, client),

@@ -182,7 +182,7 @@ def test_a_persistent_subscription_that_is_live_holds_no_replay(served: Served) 
 
 
 @pytest.mark.long
-def test_reading_continues_when_the_archive_comes_back(served: Served) -> None:
+def test_reading_continues_when_the_archive_restarts(served: Served) -> None:
     with open_recording(served.url, 0, served.options()) as reader:
         found = messages(reader, 0, reader.end_position())
         received = [next(found)[1]]
@@ -319,7 +319,7 @@ def test_an_archive_on_another_host_answers_to_the_address_that_reaches_it(
         ("aeron-archive://localhost:8010", {"tail": "tides"}, "no other tail"),
     ],
 )
-def test_what_cannot_be_is_refused(url: str, options: dict[str, str], text: str) -> None:
+def test_invalid_locations_are_rejected(url: str, options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text) as caught:
         open_recordings(url, options)
     assert "secret" not in str(caught.value)

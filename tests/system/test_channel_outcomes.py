@@ -40,7 +40,7 @@ def client() -> Iterator[table.RawClient]:
         cnc.close()
 
 
-def test_the_driver_accepts_what_the_reference_accepts_and_refuses_with_its_codes(client: table.RawClient) -> None:
+def test_the_driver_accepts_and_rejects_channels_as_the_reference_does(client: table.RawClient) -> None:
     lines = [line for line in table.recorded() if has_ipv6() or "::" not in line.case]
     assert [line._replace(here=client.outcome(line.case)) for line in lines] == lines
 

@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).parent / "programs" / "claims_and_dies.py"
 
 
 @pytest.mark.parametrize("channel", long_after(1, ["aeron:ipc", "aeron:udp?endpoint=127.0.0.1:{port}"]))
-def test_the_stream_goes_on_when_a_producer_dies_with_an_open_claim(channel: str) -> None:
+def test_a_stream_continues_after_a_producer_dies_with_an_open_claim(channel: str) -> None:
     channel = channel.format(port=free_port())
     with (
         MediaDriver.launch(

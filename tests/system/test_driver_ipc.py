@@ -42,7 +42,7 @@ def test_carries_messages_when_the_caller_drives() -> None:
         exchange(aeron, IPC, messages=500, invoke=driver.do_work)
 
 
-def test_carries_messages_through_a_process_of_its_own() -> None:
+def test_carries_messages_through_a_separate_process() -> None:
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         assert driver.pid != os.getpid()
         exchange(aeron, IPC, messages=2000)

@@ -131,7 +131,7 @@ def test_a_full_file_system_refuses_new_logs_and_stalls_old_ones(mount: Path) ->
         driver.communicate(timeout=TIMEOUT_S)
 
 
-def test_a_driver_without_space_for_its_files_says_so_in_one_sentence(mount: Path) -> None:
+def test_a_driver_without_disk_space_reports_it_in_one_sentence(mount: Path) -> None:
     (mount / "filler").write_bytes(bytes(23 << 20))
     driver = launch(mount / "aeron")
     _, text = driver.communicate(timeout=TIMEOUT_S)

@@ -94,7 +94,7 @@ def test_loses_nothing_where_datagrams_are_lost(port: int) -> None:
         assert aeron.counters.value(11) > 0
 
 
-def test_a_spy_reads_what_is_sent(port: int) -> None:
+def test_a_spy_reads_sent_messages(port: int) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
     with MediaDriver.launch(**SMALL) as driver, Aeron.connect(driver.directory) as aeron:
         exchange(aeron, f"{channel}|ssc=true", subscription_channel=f"aeron-spy:{channel}", messages=500)

@@ -43,7 +43,7 @@ def test_a_slow_command_of_the_shell_delays_no_other() -> None:
     assert lines == ["HIGH TIDE - the slow one is still running: True", "exit status 2 - errors: True", "slow"]
 
 
-def test_a_transfer_is_executed_once_whatever_happens_to_its_request() -> None:
+def test_a_transfer_is_executed_once_even_if_its_request_is_retried() -> None:
     assert run("safe_retries.py").splitlines() == [
         "t1: executed",
         "t2: executed, as the bank says when asked",

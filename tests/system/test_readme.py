@@ -16,7 +16,7 @@ pytestmark = pytest.mark.system
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def test_the_example_prints_what_was_sent() -> None:
+def test_the_example_prints_the_sent_messages() -> None:
     example = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert example
     command = [sys.executable, "-W", "error", "-c", with_own_ports(example[1])]

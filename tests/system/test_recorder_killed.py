@@ -117,7 +117,7 @@ def recorded_messages(recordings: Path) -> int:
         return reader.messages_before(reader.end_position())
 
 
-def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: Path) -> None:
+def test_a_recorder_slot_holds_the_stream_until_the_recorder_restarts(tmp_path: Path) -> None:
     channel, recordings = udp(), tmp_path / "recordings"
     liveness_s = 1.5
     with (

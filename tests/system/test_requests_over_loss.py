@@ -210,7 +210,7 @@ async def test_replies_that_come_late_are_dropped_and_counted(
         await soon(served)
 
 
-async def test_a_requester_goes_on_when_its_responder_restarts(
+async def test_a_requester_continues_after_its_responder_restarts(
     client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]]
 ) -> None:
     channel, back = ways

@@ -176,7 +176,7 @@ async def test_connections_that_saturate_a_tunnel_share_it(target: Address) -> N
             assert max(received) < 10 * min(received)
 
 
-def test_a_tunnel_may_open_as_many_files_as_the_system_allows() -> None:
+def test_a_tunnel_raises_its_file_limit_to_the_maximum() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
     try:

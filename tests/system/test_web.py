@@ -94,7 +94,7 @@ async def test_the_state_has_drivers_streams_and_reasons(directory: str) -> None
         ("HEAD", "/", {}, 200),
     ],
 )
-async def test_readers_are_refused_private_files(
+async def test_requests_for_private_files_are_rejected(
     directory: str, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     async with LiveServer([directory], "127.0.0.1", 0, interval=OFTEN) as server:

@@ -37,7 +37,7 @@ def test_a_word_that_is_not_known_is_refused(path: Path, words: list[str], sente
     assert "Traceback" not in done.stderr
 
 
-def test_a_part_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_part_is_rejected_with_the_known_ones() -> None:
     done = run(BENCHMARKS[0].parent / "remote_recordings.py", "--only", "serve,sheep")
     assert done.returncode == 2
     assert "no part has 'sheep' in its name; there are serve; s3; shipping; planning; live" in done.stderr

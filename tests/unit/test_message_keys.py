@@ -21,16 +21,14 @@ from mainstem.message_keys import (
 @given(
     st.integers(0, (1 << EPOCH_BITS) - 1), st.integers(0, MAX_PARTITIONS - 1), st.integers(0, MAX_ROWS - 1), st.binary()
 )
-def test_a_key_comes_back_from_a_reserved_value_and_from_a_payload(
-    epoch: int, partition: int, row: int, payload: bytes
-) -> None:
+def test_a_key_is_read_from_a_reserved_value_or_a_payload(epoch: int, partition: int, row: int, payload: bytes) -> None:
     key = MessageKey(epoch, partition, row)
     assert 0 <= key.reserved_value() < 1 << 63
     assert MessageKey.of_reserved_value(key.reserved_value()) == key
     assert MessageKey.decode(key.encode() + payload) == key
 
 
-def test_a_key_says_when_there_is_no_room() -> None:
+def test_a_key_without_room_raises() -> None:
     with pytest.raises(ValueError, match="has room for"):
         MessageKey(0, 0, MAX_ROWS).reserved_value()
     with pytest.raises(RemoteProtocolError, match="no key"):
@@ -38,7 +36,7 @@ def test_a_key_says_when_there_is_no_room() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(rng: random.Random) -> None:
+def test_each_message_is_accepted_once_and_in_order_despite_resends(rng: random.Random) -> None:
     taken: list[MessageKey] = []
     repeats = Deduplicator()
     sizes = {(epoch, partition): rng.randrange(6) for epoch in range(4) for partition in range(3)}
@@ -52,7 +50,7 @@ def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(rng: ran
     assert taken == [MessageKey(*source, row) for source, size in sizes.items() for row in range(size)]
 
 
-def test_a_filter_forgets_what_is_oldest() -> None:
+def test_a_filter_forgets_the_oldest_keys() -> None:
     repeats = Deduplicator(remembered=2)
     assert all(repeats.is_new(MessageKey(epoch, 0, 0)) for epoch in (1, 2, 3))
     assert not repeats.is_new(MessageKey(3, 0, 0))
@@ -60,7 +58,7 @@ def test_a_filter_forgets_what_is_oldest() -> None:
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(1, 17))
-def test_messages_are_found_again_whatever_pieces_they_come_in(messages: list[bytes], piece: int) -> None:
+def test_messages_are_decoded_however_the_input_is_split(messages: list[bytes], piece: int) -> None:
     data = b"".join(map(framed, messages))
     splitter, found = FrameSplitter(), []
     for at in range(0, len(data), piece):
@@ -69,7 +67,7 @@ def test_messages_are_found_again_whatever_pieces_they_come_in(messages: list[by
     assert splitter.is_between_messages
 
 
-def test_a_length_that_cannot_be_is_refused_before_its_bytes_are_awaited() -> None:
+def test_an_invalid_length_is_rejected_before_its_bytes_arrive() -> None:
     with pytest.raises(RemoteProtocolError, match="is too long"):
         FrameSplitter().feed(b"\xff\xff\xff\xff")
 

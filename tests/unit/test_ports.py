@@ -23,7 +23,7 @@ def test_two_processes_never_get_the_same_port() -> None:
     assert abs(first - mine.first) >= SLOT
 
 
-def test_ports_in_a_row_leave_out_what_somebody_has_bound() -> None:
+def test_consecutive_ports_skip_bound_ones() -> None:
     with closing(PortSlot()) as ports, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as somebody:
         bound = next(port for port in range(ports.first + 2, ports.first + SLOT) if _binds(somebody, port))
         taken = [ports.take(4) for _ in range(SLOT)]
@@ -50,7 +50,7 @@ def _binds(endpoint: socket.socket, port: int) -> bool:
     return False
 
 
-def test_a_text_has_ports_of_its_own_which_keep_their_distances() -> None:
+def test_each_page_gets_its_own_ports_at_the_same_distances() -> None:
     text = 'CONTROL = "127.0.0.1:20140"  # 20141 and 20142; 20000 messages, 120141, 20300\nport=20391'
     own = own_ports(text)
     assert sorted(own) == ["20140", "20141", "20142", "20300", "20391"]

@@ -40,7 +40,7 @@ async def test_a_wait_in_asyncio_lets_the_others_run() -> None:
     assert await until(lambda: ready) == ["high"]
 
 
-async def test_an_awaitable_is_given_up_where_nothing_moves_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_awaitable_times_out_only_if_nothing_progresses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def returns() -> str:
         await asyncio.sleep(0)
         return "ebb"

@@ -406,7 +406,7 @@ async def test_a_protocol_violation_is_logged_once_with_the_peer_and_the_rule(
     assert "2 more times" in lines[1]
 
 
-async def test_leaving_a_connection_delivers_what_was_sent(certificates: CertificateFiles) -> None:
+async def test_leaving_a_connection_delivers_sent_messages(certificates: CertificateFiles) -> None:
     received: list[bytes] = []
     done = asyncio.Event()
 

@@ -61,7 +61,7 @@ def test_messages_of_every_length_are_read_exactly(core: Core, kind: str, face: 
         assert not any(log.memory.get_bytes(offset + 32 + length, end - offset - 32 - length))
 
 
-def test_takes_any_contiguous_buffer_and_refuses_anything_else(core: Core, kind: str):
+def test_accepts_only_contiguous_buffers(core: Core, kind: str):
     log, publication = opened(core, kind)
     publication.offer(memoryview(b"..view..")[2:6])
     publication.offer(array.array("H", [1, 2]))
@@ -150,7 +150,7 @@ def test_a_term_filled_exactly_rotates_without_padding(core: Core, kind: str):
     assert publication.offer(b"x") == T + 64
 
 
-def test_term_ids_wrap_around_as_the_stream_goes_on(core: Core, kind: str):
+def test_term_ids_wrap_around(core: Core, kind: str):
     log, publication = opened(core, kind)
     ids = []
     for count in range(5):
@@ -336,7 +336,7 @@ def test_a_batch_stops_at_the_limit_after_whole_messages(core: Core, kind: str):
     assert publication.offer_many([b"x"] * 7) == (1, 256)
 
 
-def test_a_batch_that_meets_the_end_of_a_term_goes_on_in_the_next(core: Core, kind: str):
+def test_a_batch_continues_in_the_next_term(core: Core, kind: str):
     log, publication = opened(core, kind)
     log.limit = 2 * T + 640
     messages = [b"%05d" % i for i in range(3000)]
@@ -379,7 +379,7 @@ def test_a_batch_of_no_rows_reads_no_offset(core: Core, kind: str):
     assert log.frames() == []
 
 
-def test_refuses_wide_offsets_however_far_they_jump(core: Core):
+def test_rejects_invalid_wide_offsets(core: Core):
     log, publication = opened(core, "concurrent")
     last = (1 << 63) - 1
     for offsets in ([0, last, -last, 3], [0, last, 3], [0, 1, -last - 1], [5, last]):
@@ -429,7 +429,7 @@ def test_a_block_must_fit_into_the_term_and_a_full_term_rotates_first(core: Core
     assert publication.offer_block(other.memory.get_bytes(T, 64)) == T + 64
 
 
-def test_refuses_a_log_or_a_counter_that_cannot_be(core: Core):
+def test_rejects_an_invalid_log_or_counter(core: Core):
     log = Log(core)
     for counter in (-1, 8):
         with pytest.raises(ValueError, match="outside"):

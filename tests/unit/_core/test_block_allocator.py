@@ -59,7 +59,7 @@ def test_a_short_log_has_all_of_its_blocks_from_the_start(monkeypatch: pytest.Mo
     assert allocator.is_complete
 
 
-def test_a_kernel_that_takes_no_blocks_ahead_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_preallocation_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = new_backing(monkeypatch, [22])
     assert not allocator.begin()
     assert allocator.limit(AHEAD, 0, 0) == AHEAD

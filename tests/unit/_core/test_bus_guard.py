@@ -41,7 +41,7 @@ def test_a_truncated_file_reads_as_zeros_past_its_end(file: int):
     assert memory.was_cut
 
 
-def test_an_object_that_reads_it_in_one_call_goes_on(file: int):
+def test_a_read_in_one_call_continues_after_the_fault(file: int):
     memory = GuardedMap(file, LENGTH)
     os.ftruncate(file, PAGESIZE + 1)
     assert memory.find(b"y") == -1
@@ -64,7 +64,7 @@ def test_each_of_many_mappings_has_its_own_flag(file: int):
     assert [memory.was_cut for memory in memories] == [True, False] * 750
 
 
-def test_threads_that_meet_the_end_at_once_all_go_on(file: int):
+def test_threads_that_fault_at_once_all_continue(file: int):
     memory = GuardedMap(file, LENGTH)
     os.ftruncate(file, 0)
     barrier = threading.Barrier(8)

@@ -108,7 +108,7 @@ def test_an_appender_refuses_a_term_that_cannot_be_active(core: Core) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_appending_and_reading_stay_inside_a_log_whatever_is_in_its_metadata(seed: int) -> None:
+def test_corrupt_metadata_does_not_lead_outside_the_log(seed: int) -> None:
     rng = random.Random(seed)
     log = GuardedLog()
     writers = [log.concurrent(), log.exclusive()]
@@ -180,7 +180,7 @@ def test_gaps_end_at_the_limit(paths: Modules) -> None:
 
 
 @pytest.mark.parametrize("length", [-5, -(1 << 20), -(1 << 31)])
-def test_an_impossible_dead_claim_is_an_error(paths: Modules, length: int) -> None:
+def test_an_invalid_abandoned_claim_raises(paths: Modules, length: int) -> None:
     log = new_log(paths)
     log.put_i32(64, length)
     before = log.get_bytes(0, 4096)
@@ -219,7 +219,7 @@ def test_a_corrupt_subscriber_position_ends_no_cycle_and_cleans_nothing_ahead(pa
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_ring_buffer_is_an_error_or_works_whatever_is_in_it(seed: int) -> None:
+def test_a_corrupt_ring_buffer_works_or_raises(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         guarded = Guarded(1024 + layout.RING_TRAILER_LENGTH)
@@ -239,7 +239,7 @@ def test_a_ring_buffer_is_an_error_or_works_whatever_is_in_it(seed: int) -> None
         guarded.check()
 
 
-def test_a_ring_buffer_names_what_is_not_possible() -> None:
+def test_a_corrupt_ring_buffer_names_the_invalid_value() -> None:
     memory = AtomicBuffer(bytearray(1024 + layout.RING_TRAILER_LENGTH))
     ring = ManyToOneRingBuffer(memory)
     memory.put_i64(1024 + layout.RING_TAIL_OFFSET, 12)
@@ -256,7 +256,7 @@ def test_a_ring_buffer_names_what_is_not_possible() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_broadcast_buffer_ends_in_an_overrun_or_works_whatever_is_in_it(seed: int) -> None:
+def test_a_corrupt_broadcast_buffer_works_or_reports_an_overrun(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         guarded = Guarded(1024 + layout.BROADCAST_TRAILER_LENGTH)
@@ -277,7 +277,7 @@ def test_a_broadcast_buffer_ends_in_an_overrun_or_works_whatever_is_in_it(seed: 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_counters_are_read_whatever_is_in_their_metadata(seed: int) -> None:
+def test_counters_with_corrupt_metadata_are_read(seed: int) -> None:
     rng = random.Random(seed)
     metadata, values = Guarded(512 * 16), Guarded(128 * 16)
     manager = CountersManager(metadata.memory, values.memory, 0)
@@ -295,7 +295,7 @@ def test_counters_are_read_whatever_is_in_their_metadata(seed: int) -> None:
     values.check()
 
 
-def test_a_limit_of_any_value_refuses_or_admits(core: Core) -> None:
+def test_any_limit_value_rejects_or_admits(core: Core) -> None:
     for value in (-(1 << 63), -1, 0, (1 << 63) - 1):
         log = Log(core)
         log.counters.put_i64(LIMIT * 128, value)

@@ -95,7 +95,7 @@ def test_drives_a_handful_of_cycles_and_watches_a_few_places() -> None:
 @pytest.mark.parametrize(
     "idle", [{"max_park_ns": 0}, {"max_park_ns": 0, "max_yields": 0}, {"max_spins": 0, "max_yields": 0}]
 )
-def test_spinning_yielding_and_sleeping_all_come_back(idle: dict[str, int]) -> None:
+def test_spinning_yielding_and_sleeping_all_return(idle: dict[str, int]) -> None:
     assert Loop([Cycle()], **idle).run(time.monotonic_ns() + 2_000_000) == DEADLINE
 
 

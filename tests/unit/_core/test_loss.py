@@ -68,7 +68,7 @@ def test_several_gaps_lie_a_radix_apart(core: Modules) -> None:
     assert not any(asks(core, generator, offset) for offset in range(0, 2048, 64))
 
 
-def test_a_heartbeat_is_no_part_of_a_gap(core: Modules) -> None:
+def test_a_heartbeat_is_not_part_of_a_gap(core: Modules) -> None:
     generator = core.loss.GapLoss(INITIAL_TERM_ID, 0, 64)
     assert not asks(core, generator, 0, length=0)
 

@@ -123,7 +123,7 @@ def test_a_response_to_a_later_request_shows_that_an_earlier_one_was_lost(core: 
     assert losses.due(11 * MS + 1) == []
 
 
-def test_in_a_group_others_requests_may_fill_a_gap(core: Modules) -> None:
+def test_in_a_group_the_requests_of_others_can_fill_a_gap(core: Modules) -> None:
     losses = detector(core, group=True)
     respond(losses, (0, 64), MS, MS)
     losses.on_scan([(128, 64), (256, 64)], 9 * MS)
@@ -132,7 +132,7 @@ def test_in_a_group_others_requests_may_fill_a_gap(core: Modules) -> None:
     assert losses.due(11 * MS) == []
 
 
-def test_a_datagram_that_was_only_late_is_no_response(core: Modules) -> None:
+def test_a_late_datagram_does_not_count_as_a_retransmission(core: Modules) -> None:
     losses = detector(core)
     for number in range(20):
         respond(losses, (64 * number, 64), MS + 200 * number * MS, 100 * MS)
@@ -195,7 +195,7 @@ def test_parts_of_a_gap_that_are_due_together_are_one_request(core: Modules) -> 
     assert losses.due(1_900) == [(0, 64), (128, 96)]
 
 
-def test_gaps_that_touch_stay_requests_of_their_own(core: Modules) -> None:
+def test_adjacent_gaps_are_requested_separately(core: Modules) -> None:
     losses = detector(core)
     losses.on_scan([(65_472, 64), (65_536, 64)], 0)
     assert losses.due(1_000) == [(65_472, 64), (65_536, 64)]
@@ -209,7 +209,7 @@ def test_a_gap_that_was_closed_is_forgotten(core: Modules) -> None:
     assert losses.deadline_ns == NEVER_NS
 
 
-def test_bytes_are_counted_once_however_a_gap_grows_or_breaks_up(core: Modules) -> None:
+def test_each_lost_byte_is_counted_once_as_gaps_grow_and_split(core: Modules) -> None:
     losses = detector(core)
     assert losses.on_scan([(0, 64)], 0) == 64
     assert losses.on_scan([(0, 96)], 1) == 32

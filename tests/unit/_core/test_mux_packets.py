@@ -85,7 +85,7 @@ def test_any_bytes_are_read_within_their_bounds(module: ModuleType, data: bytes,
     cut=st.integers(0, 5),
     first=st.sampled_from([0x80, 0x81, 0x20, 0x10, 0x04, 0xA0]),
 )
-def test_a_data_message_is_taken_if_it_is_whole(
+def test_only_complete_data_messages_are_accepted(
     module: ModuleType, session_id: int, flags: int, body: bytes, cut: int, first: int
 ) -> None:
     message = bytearray(b"?" + HEADER.pack(DATA | flags, session_id, len(body)) + body)

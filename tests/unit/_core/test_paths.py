@@ -64,7 +64,7 @@ def kinds(events: list[tuple[int, int, int, int, int, int, bytes, bytes]]) -> li
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_both_logs_become_the_same_whatever_the_network_does(core: Modules, seed: int) -> None:
+def test_both_logs_become_equal_over_any_network(core: Modules, seed: int) -> None:
     faults = random.Random(seed)
     pair = Pair(core)
     pair.connect()
@@ -630,7 +630,7 @@ def test_a_setup_with_a_position_is_reported(core: Modules, datagram: bytes) -> 
         setup(mtu=65_536),
     ],
 )
-def test_a_setup_of_an_impossible_stream_is_counted_and_dropped(core: Modules, datagram: bytes) -> None:
+def test_a_setup_of_an_invalid_stream_is_counted_and_dropped(core: Modules, datagram: bytes) -> None:
     pair = Pair(core)
     receive(pair, datagram)
     assert pair.value(SystemCounter.INVALID_PACKETS) == 1
@@ -828,7 +828,7 @@ def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:
     assert pair.value(SystemCounter.NAKS_SENT) == 0
 
 
-def test_the_stream_ends_when_every_live_connection_says_so(core: Modules) -> None:
+def test_the_stream_ends_when_every_live_connection_has_ended(core: Modules) -> None:
     pair = Pair(core)
     other = core.datagram.MemoryTransport()
     index = pair.receive_endpoint.add_transport(other)

@@ -117,7 +117,7 @@ def test_stops_at_a_claim_that_is_open(log: Log):
     assert bag == [b"c", b"behind"]
 
 
-def test_a_poll_ends_with_the_term_and_the_next_goes_on_in_the_next_partition(log: Log):
+def test_a_poll_ends_at_the_end_of_a_term_and_the_next_continues_in_the_next_one(log: Log):
     publication = log.concurrent()
     messages = [b"%06d" % i for i in range(2500)]
     assert publication.offer_many(messages)[0] == 2500
@@ -472,7 +472,7 @@ def test_an_image_starts_at_its_position_counter(log: Log):
     assert bag == [b"b"]
 
 
-def test_refuses_a_log_or_a_counter_that_cannot_be(core: Core, log: Log):
+def test_rejects_an_invalid_log_or_counter(core: Core, log: Log):
     for counter in (-1, 8):
         with pytest.raises(ValueError, match="outside"):
             core.read.ImageReader(log.memory, log.counters, counter)

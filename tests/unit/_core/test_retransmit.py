@@ -45,7 +45,7 @@ def test_a_delayed_retransmission_waits_and_then_lingers() -> None:
     assert retransmits.deadline_ns == NEVER_NS
 
 
-def test_only_what_was_sent_and_is_still_in_the_log_is_sent_again() -> None:
+def test_only_sent_bytes_that_are_still_in_the_log_are_retransmitted() -> None:
     retransmits = handler()
     reach = TERM // 2 + TERM // 8
     assert ask(retransmits, 20_000, sent=20_000) is None

@@ -102,7 +102,7 @@ def test_an_aborted_claim_is_skipped(ring):
 
 
 @pytest.mark.parametrize("offset", [0, 8, 12, 4096, -8])
-def test_commit_refuses_an_offset_that_is_no_open_claim(ring, offset):
+def test_commit_rejects_an_offset_without_an_open_claim(ring, offset):
     with pytest.raises(ValueError, match="not that of a claim"):
         ring.commit(offset)
 
@@ -131,7 +131,7 @@ def test_a_handler_that_raises_has_consumed_its_record(ring):
     assert drain(ring) == [(2, b"b")]
 
 
-def test_a_record_with_an_impossible_length_is_refused_and_not_passed(ring):
+def test_a_record_with_an_invalid_length_is_rejected_and_not_consumed(ring):
     ring.write(1, b"a")
     ring.buffer.put_i32(0, CAPACITY + 8)
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_unblock_skips_a_claim_without_a_header_up_to_the_next_record(ring):
     assert drain(ring) == [(6, b"later")]
 
 
-def test_unblock_waits_while_nothing_behind_the_claim_tells_its_length(ring):
+def test_unblock_waits_until_a_later_record_shows_the_claims_length(ring):
     ring.buffer.put_i64(TAIL, 40)
     assert not ring.unblock()
 

@@ -35,7 +35,7 @@ def test_what_changes_later_was_copied() -> None:
     assert kept == b"tide"
 
 
-def test_text_is_utf_8_where_it_is_taken() -> None:
+def test_text_is_encoded_as_utf_8() -> None:
     assert as_message("Köln") == "Köln".encode()
     with pytest.raises(TypeError):
         as_bytes("tide")  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_anything_else_is_refused_wherever_it_enters(data: Any) -> None:
     assert taken == []
 
 
-async def test_a_call_with_a_number_is_refused_and_the_next_one_goes_on() -> None:
+async def test_a_call_with_a_number_is_rejected_and_the_next_one_works() -> None:
     async def echo(session: Any) -> None:
         session.write(await session.read(-1))
 

@@ -66,7 +66,7 @@ def test_a_drivers_directory_is_the_umasks_as_the_reference_has_it(mask: int, ex
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_a_mode_that_is_set_is_the_mode_whatever_the_umask_is(mask: int, tmp_path: Path) -> None:
+def test_an_explicit_mode_overrides_the_umask(mask: int, tmp_path: Path) -> None:
     directory, files = tmp_path / "driver", MappedFiles()
     with umask(mask):
         claim(files, directory, mode=0o770)
@@ -122,21 +122,21 @@ def test_files_have_the_group_of_their_directory(tmp_path: Path) -> None:
         assert {path.stat().st_gid for path in [directory, *directory.rglob("*")]} == {54321}
 
 
-def test_what_is_shipped_to_a_directory_is_as_private_as_recordings(tmp_path: Path) -> None:
+def test_shipped_files_are_as_private_as_recordings(tmp_path: Path) -> None:
     with umask(0):
         LocalStore(tmp_path / "bucket").put("x/0.rec", b"tides")
     check(tmp_path / "bucket", 0o750)
 
 
 @pytest.mark.parametrize("mode", ["75", "0800", "rwx", "01770", "-1"])
-def test_a_mode_that_is_none_is_refused(mode: str) -> None:
+def test_an_invalid_mode_is_rejected(mode: str) -> None:
     with pytest.raises(ConfigurationError, match="octal from 0700 to 0777"):
         DriverSettings.load(dir_mode=mode)
     with pytest.raises(ConfigurationError, match="--mode must be octal from 0700 to 0777"):
         file_modes.parse_mode(mode, name="--mode")
 
 
-def test_a_group_that_there_is_not_is_refused_before_anything_is_created(tmp_path: Path) -> None:
+def test_an_unknown_group_is_rejected_before_anything_is_created(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no group 'nobodies-group'"):
         Recorder(tmp_path / "tides", group="nobodies-group")
     assert not (tmp_path / "tides").exists()
@@ -153,7 +153,7 @@ def test_a_private_directory_is_created_and_closed_to_others(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_lies_in_place_of_a_private_directory_is_refused(kind: str, tmp_path: Path) -> None:
+def test_anything_else_at_the_path_of_a_private_directory_is_rejected(kind: str, tmp_path: Path) -> None:
     own, target = tmp_path / "own", tmp_path / "target"
     target.mkdir()
     if kind == "link":

@@ -108,7 +108,7 @@ def test_a_record_is_checked_when_it_is_made() -> None:
         dataclasses.replace(Checked(hold=2, masts=2), masts=3)
 
 
-def test_what_may_change_equals_only_itself() -> None:
+def test_mutable_records_equal_only_themselves() -> None:
     harbour = Harbour(name="Hamn")
     harbour.boats += 1
     assert (harbour.boats, harbour == Harbour(name="Hamn", boats=1)) == (1, False)

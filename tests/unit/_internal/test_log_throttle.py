@@ -27,7 +27,7 @@ def test_the_first_is_logged_and_those_after_it_are_counted(caplog: pytest.LogCa
     assert lines(caplog) == ["no route", "no route (100 times in 12 s)"]
 
 
-def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_messages_are_counted_in_the_log_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     limit = LogThrottle(logger)
     for _ in range(3):
         limit.log(logging.WARNING, "full", "full", 0)

@@ -60,7 +60,7 @@ def test_an_opening_that_is_dropped_warns() -> None:
         openings.clear()
 
 
-def test_a_use_before_opening_says_what_is_missing() -> None:
+def test_using_an_unopened_object_says_to_open_it() -> None:
     opening = Opening(Resource().open, "connect()")
     with pytest.raises(
         AttributeError, match=r"connect\(\) is not open yet, so it has no 'events': await it, or use 'async with'"

@@ -18,7 +18,7 @@ def test_control_characters_become_escapes() -> None:
 
 
 @given(TEXTS)
-def test_what_is_printed_is_printable(text: str) -> None:
+def test_output_is_printable(text: str) -> None:
     assert printable(text).isprintable()
     assert printable(printable(text)) == printable(text)
 

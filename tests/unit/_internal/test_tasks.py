@@ -25,6 +25,6 @@ async def test_what_can_be_awaited_is_a_handler() -> None:
     assert words == ["tide", "ebb"]
 
 
-async def test_a_handler_that_is_a_plain_function_says_so() -> None:
+async def test_a_handler_must_be_a_coroutine_function() -> None:
     with pytest.raises(TypeError, match="returned None, which cannot be awaited: define it with async def"):
         await as_coroutine_function(print)("tide")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from mainstem._internal.tasks import within
 
 
 @pytest.mark.parametrize("forever", [None, math.inf, 1e300])
-def test_infinity_is_no_limit(forever: float | None) -> None:
+def test_infinity_means_no_limit(forever: float | None) -> None:
     assert timeout_of(forever) is None
     assert Deadline(SYSTEM_CLOCK, forever).left is None
     with socket.create_server(("127.0.0.1", 0)) as server:

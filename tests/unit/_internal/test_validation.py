@@ -21,7 +21,7 @@ NO_TIMES: list[Any] = [-0.001, 0, math.nan, math.inf, -math.inf, None, "5", True
 
 
 @pytest.mark.parametrize("value", NO_COUNTS)
-def test_what_is_no_count_is_refused_by_its_name(value: Any) -> None:
+def test_an_invalid_count_is_rejected_by_name(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^bound=.*: must be an integer >= 1$"):
         check_int({"fine": 1, "bound": value}, min_value=1)
 
@@ -34,12 +34,12 @@ def test_every_count_within_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("value", NO_TIMES)
-def test_what_is_no_time_is_refused_by_its_name(value: Any) -> None:
+def test_an_invalid_time_is_rejected_by_name(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^pause=.*: must be a number of seconds > 0$"):
         check_seconds({"fine": 1, "pause": value})
 
 
-def test_a_time_may_be_nothing_where_that_means_something() -> None:
+def test_a_time_can_be_none_where_none_has_a_meaning() -> None:
     check_seconds({"pause": 0, "other": 0.0, "third": 5, "fourth": 10**400}, may_be_zero=True)
     with pytest.raises(ConfigurationError, match=">= 0"):
         check_seconds({"pause": -1e-9}, may_be_zero=True)
@@ -79,7 +79,7 @@ def test_the_numbers_of_an_initial_stream_are_checked(own: Any) -> None:
         bymux.Settings(initial_streams=(bymux.InitialStream(own),))
 
 
-def test_a_channel_keeps_its_bounds_where_new_ones_are_refused() -> None:
+def test_rejected_limits_leave_a_channels_limits_unchanged() -> None:
     sender, _ = aqueduct.aio.channel(max_messages=2)
     for refused in ({"max_messages": 0}, {"max_messages": 5, "max_bytes": 0}, {"max_messages": 5, "mode": "ordered"}):
         with pytest.raises(ConfigurationError):

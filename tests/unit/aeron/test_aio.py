@@ -64,7 +64,7 @@ async def test_messages_are_sent_and_iterated_until_the_stream_ends():
         assert subscription.closed
 
 
-async def test_waiting_gives_up_when_its_time_is_over():
+async def test_waiting_times_out():
     driver = HandDriver()
     async with running(driver) as aeron:
         async with aeron.add_exclusive_publication(CHANNEL, 1) as publication:

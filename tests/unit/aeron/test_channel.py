@@ -209,7 +209,7 @@ def test_unused_parameters_may_have_any_value(text):
     assert str(ChannelUri.parse(text)) == text
 
 
-def test_an_empty_last_value_is_no_value():
+def test_an_empty_last_value_counts_as_missing():
     uri = ChannelUri.parse("aeron:udp?endpoint=a:1|mtu=")
     assert uri.mtu is None
     assert ChannelUri.parse("aeron:udp?endpoint=a:1|endpoint=").endpoint is None

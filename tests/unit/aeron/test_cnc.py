@@ -113,7 +113,7 @@ def test_another_minor_version_is_accepted(files):
 
 
 @pytest.mark.parametrize(("offset", "value"), [(4, 1000), (8, -128), (12, 0), (16, 0), (20, -1), (48, 0)])
-def test_impossible_lengths_are_refused(files, offset, value):
+def test_invalid_lengths_are_rejected(files, offset, value):
     cnc = create(files)
     cnc.buffer.put_i32(offset, value)
     cnc.signal_ready()

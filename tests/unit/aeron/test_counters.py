@@ -116,7 +116,7 @@ def test_the_system_counters_come_first_and_in_order(manager):
     assert (manager.value(15), manager.value(0)) == (1, 100)
 
 
-def test_every_counter_has_a_label_of_its_own_and_says_what_it_counts():
+def test_every_counter_has_a_distinct_label_and_a_meaning():
     assert len({each.label for each in SystemCounter}) == len(SystemCounter)
     assert all(each.meaning for kinds in (SystemCounter, CounterType) for each in kinds)
 

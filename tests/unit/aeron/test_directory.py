@@ -90,7 +90,7 @@ def test_a_driver_refuses_a_directory_that_is_not_a_drivers(tmp_path: Path, thre
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
-def test_the_command_refuses_it_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_rejects_it_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(tmp_path / "directory", "thesis.tex")
     (tmp_path / "link").symlink_to(tmp_path / "directory")
     for name in ("directory", "link"):

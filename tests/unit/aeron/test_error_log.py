@@ -49,7 +49,7 @@ def test_a_log_continues_after_existing_content():
     assert [(error.text, error.observation_count) for error in read_errors(buffer)] == [("old", 2), ("new", 1)]
 
 
-def test_reading_ends_at_an_impossible_length():
+def test_reading_ends_at_an_invalid_length():
     buffer = AtomicBuffer(bytearray(256))
     log = DistinctErrorLog(buffer)
     log.record("one", now_ms=1)

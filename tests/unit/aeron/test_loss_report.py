@@ -48,7 +48,7 @@ def test_a_full_report_takes_no_new_entry(buffer):
 
 
 @pytest.mark.parametrize("length", [-1, 5000, 4000])
-def test_reading_ends_at_an_impossible_entry(buffer, length):
+def test_reading_ends_at_an_invalid_entry(buffer, length):
     report = LossReport(buffer)
     report.create_entry(1, now_ms=1, **IMAGE)
     report.create_entry(2, now_ms=1, **IMAGE)

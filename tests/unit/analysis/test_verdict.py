@@ -91,7 +91,7 @@ def test_an_empty_capture_says_what_to_try() -> None:
     assert "<svg" not in render(nothing, verdict(nothing))
 
 
-def test_packets_without_a_row_are_counted_and_are_no_fault() -> None:
+def test_packets_without_a_row_are_counted_and_are_not_problems() -> None:
     other = summary(passed_over={"TCP of other ports": 1200, "not IP": 1})
     assert verdict(other)[-1] == (
         "Passed over, without a row of their own: 1,201 packets (1,200 TCP of other ports; 1 not IP)."

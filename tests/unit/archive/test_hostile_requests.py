@@ -99,7 +99,7 @@ def test_no_message_fails_a_duty_cycle_or_hinders_another_client(
     assert [record.message for record in caplog.records] == []
 
 
-def test_nobody_changes_anything_in_the_session_of_another(archive: RunningArchive) -> None:
+def test_a_client_cannot_change_the_session_of_another(archive: RunningArchive) -> None:
     owner, hostile = archive.connected(), archive.connected()
     subscription_id = owner.record(5001)
     for message_type in TYPES:
@@ -188,7 +188,7 @@ def test_a_flood_of_requests_starts_no_more_than_the_limits(archive: RunningArch
 
 
 @pytest.mark.long
-def test_a_hundred_sessions_that_list_everything_and_read_nothing_hold_no_memory_and_delay_nobody(
+def test_sessions_that_list_and_do_not_read_use_no_memory_and_delay_no_other(
     tmp_path: Path,
 ) -> None:
     make_recordings(tmp_path / "archive", 500)
@@ -210,7 +210,7 @@ def test_a_hundred_sessions_that_list_everything_and_read_nothing_hold_no_memory
         assert len(served.listed("ListRecordingsRequest", from_recording_id=0, record_count=1000)) == 500
 
 
-def test_a_request_that_never_ends_is_given_up_and_its_sender_refused(archive: RunningArchive) -> None:
+def test_an_endless_request_is_dropped_and_its_sender_rejected(archive: RunningArchive) -> None:
     client = archive.connected()
     with archive.aeron.add_exclusive_publication("aeron:ipc?term-length=16m", 10) as publication:
         request = encode(
@@ -223,7 +223,7 @@ def test_a_request_that_never_ends_is_given_up_and_its_sender_refused(archive: R
     assert is_served(client)
 
 
-def test_a_message_that_archives_send_costs_the_requests_behind_it_nothing(archive: RunningArchive) -> None:
+def test_a_message_only_archives_send_does_not_affect_later_requests(archive: RunningArchive) -> None:
     client, hostile = archive.connected(), archive.connected()
     hostile.requests.offer(encode("Ping", control_session_id=hostile.session_id))
     correlation_id = client.send("StopReplayRequest", replay_session_id=1)  # read in the same duty cycle
@@ -231,7 +231,7 @@ def test_a_message_that_archives_send_costs_the_requests_behind_it_nothing(archi
     assert archive.server.stats().refused == {"not a request": 1}
 
 
-def test_an_authorizer_that_fails_refuses(tmp_path: Path) -> None:
+def test_a_failing_authorizer_rejects(tmp_path: Path) -> None:
     def broken(request: str, principal: bytes) -> bool:
         raise ZeroDivisionError
 

@@ -78,7 +78,7 @@ def test_the_table_has_all_messages_with_their_block_lengths() -> None:
 
 
 @pytest.mark.parametrize("message_type", TYPES, ids=[each.name for each in TYPES])
-def test_every_message_comes_back_and_a_codec_of_sbe_reads_the_same(message_type: MessageType) -> None:
+def test_every_message_round_trips_and_the_sbe_codec_agrees(message_type: MessageType) -> None:
     values = sample(message_type)
     data = message_type.encode(**values)
     assert decode(data).values == values
@@ -145,7 +145,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("rule", "data"), BAD)
-def test_what_cannot_be_read_is_refused_and_counted(rule: str, data: bytes) -> None:
+def test_unreadable_messages_are_rejected_and_counted(rule: str, data: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         decode(data)
     assert caught.value.rule == rule

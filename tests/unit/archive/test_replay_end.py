@@ -23,7 +23,7 @@ def check(*, ended: bool = False, revoked: bool = False, length: int | None = No
     feed.check(SimpleNamespace(images=()))
 
 
-def test_an_image_that_was_lost_on_the_way_is_no_end_though_the_archive_lives() -> None:
+def test_losing_the_image_before_the_end_does_not_complete_a_replay() -> None:
     with pytest.raises(ConnectionLost, match=r"at position 4096, before its end: its stream was lost; replay again"):
         check()
     with pytest.raises(ConnectionLost):
@@ -35,5 +35,5 @@ def test_an_image_that_was_lost_on_the_way_is_no_end_though_the_archive_lives() 
     [{"ended": True}, {"revoked": True}, {"end": 4096}, {"length": 3072}],
     ids=["the archive ended it", "it was stopped", "the recording ends there", "it has the length"],
 )
-def test_what_is_an_end(how: dict[str, Any]) -> None:
+def test_the_conditions_that_end_a_replay(how: dict[str, Any]) -> None:
     check(**how)

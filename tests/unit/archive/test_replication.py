@@ -225,7 +225,7 @@ def test_stopping_the_copys_recording_ends_the_replication(clients: Clients) -> 
     clients.finish()
 
 
-def test_an_empty_copy_becomes_one_of_whatever_is_copied(clients: Clients) -> None:
+def test_an_empty_copy_takes_on_the_source_recording(clients: Clients) -> None:
     recording_id, _ = clients.record(20)
     clients.replicate(recording_id)
     assert clients.events()[1] == []
@@ -318,7 +318,7 @@ def test_recordings_that_do_not_exist(clients: Clients) -> None:
     assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
 
 
-def test_what_a_replication_may_not_extend(clients: Clients) -> None:
+def test_recordings_that_a_replication_cannot_extend(clients: Clients) -> None:
     recording_id, position = clients.begin()
     clients.replicate(recording_id)
     clients.pair.until(lambda: clients.near.list_recording(0) and clients.near.max_recorded_position(0) == position)

@@ -204,16 +204,14 @@ def test_requests_for_sessions_of_others_are_refused_and_counted(archive: Runnin
         (struct.pack("<4H", 28, 63, 101, 14) + bytes(28) + struct.pack("<I", 1 << 30), "data length"),
     ],
 )
-def test_what_cannot_be_read_is_counted_and_costs_nobody_anything(
-    archive: RunningArchive, message: bytes, rule: str
-) -> None:
+def test_unreadable_requests_are_counted_and_affect_no_one(archive: RunningArchive, message: bytes, rule: str) -> None:
     client = archive.connected()
     client.send_bytes(message)
     assert client.ask("StopReplayRequest", replay_session_id=1) == 0
     assert archive.server.stats().refused == {rule: 1}
 
 
-def test_impossible_response_channels_and_huge_requests_are_refused(archive: RunningArchive) -> None:
+def test_invalid_response_channels_and_huge_requests_are_rejected(archive: RunningArchive) -> None:
     client = archive.connected()
     client.connect(channel="aeron:nonsense")
     archive.until(lambda: archive.server.stats().refused == {"connect": 1})
@@ -256,7 +254,7 @@ def test_sessions_end_with_their_client(archive: RunningArchive) -> None:
     archive.until(lambda: archive.server.stats().control_sessions == 0, "the sessions end")
 
 
-def test_a_client_that_does_not_read_loses_its_session_and_delays_nobody(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_loses_its_session_and_delays_no_other(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, connect_timeout_ns=100 * NS_PER_MS, max_queued_responses=50) as archive:
         lazy, other = archive.connected(), archive.connected()
 
@@ -300,7 +298,7 @@ def calls_of(cycle: Callable[[], object]) -> int:
     return calls
 
 
-def test_a_duty_cycle_costs_the_same_however_many_recordings_and_sessions_are_idle(tmp_path: Path) -> None:
+def test_idle_recordings_and_sessions_do_not_slow_a_duty_cycle(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, max_concurrent_recordings=100) as archive:
         client = archive.connected()
 
@@ -453,7 +451,7 @@ def test_progress_that_the_events_had_no_room_for_is_reported_later(tmp_path: Pa
 # -- listings ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_listing_goes_on_where_its_client_had_no_room(archive: RunningArchive) -> None:
+def test_a_listing_resumes_where_its_client_had_no_room(archive: RunningArchive) -> None:
     client = archive.connected()
     count = 20
     client.record(1001, channel=f"{CHANNEL}|alias={'a' * 3000}")
@@ -630,7 +628,7 @@ def test_a_purged_recording_is_gone_and_its_id_is_not_used_again(archive: Runnin
     assert fill(archive, client, 3) == recording_id + 1
 
 
-def test_segments_are_detached_attached_and_purged_while_the_recording_goes_on(archive: RunningArchive) -> None:
+def test_segments_are_detached_attached_and_purged_during_a_recording(archive: RunningArchive) -> None:
     client = archive.connected()
     client.record(auto_stop=True)
     with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
@@ -712,7 +710,7 @@ def test_a_channel_is_replaced_also_while_recordings_behind_it_are_active(archiv
 # -- replay tokens -------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_token_is_good_for_its_recording_and_any_client_until_it_expires(tmp_path: Path) -> None:
+def test_a_replay_token_is_valid_for_its_recording_until_it_expires(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, connect_timeout_ns=300 * NS_PER_MS) as archive:
         client, other = archive.connected(), archive.connected()
         recording_id, _ = record(archive, client)
@@ -767,7 +765,7 @@ def test_two_archives_of_one_driver_have_different_ids(archive: RunningArchive, 
         )
 
 
-def test_dedicated_threads_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+def test_an_error_for_dedicated_threads_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"threading_mode='DEDICATED'.*use SHARED"):
         ArchiveServer.launch(tmp_path, threading_mode="DEDICATED")
 
@@ -794,7 +792,7 @@ def counters_of(archive: RunningArchive) -> dict[str, int]:
     return {counters.label(each).partition(" - archiveId=")[0]: counters.value(each) for each in found}
 
 
-def test_counters_say_what_was_written_and_read_and_how_long_that_and_a_cycle_took(archive: RunningArchive) -> None:
+def test_counters_show_bytes_and_times_of_writes_reads_and_cycles(archive: RunningArchive) -> None:
     client = archive.connected()
     recording_id, end = record(archive, client)
     subscription = replay(archive, client, recording_id=recording_id, position=-1, length=-1)

@@ -54,7 +54,7 @@ EXPECTED = [("WRITE", n % 200, 10 * n) for n in range(300)]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 10, 64, 1448])
-def test_packets_are_found_however_the_stream_was_cut(tmp_path: Path, size: int) -> None:
+def test_packets_are_found_wherever_the_stream_is_split(tmp_path: Path, size: int) -> None:
     rows = captured(tmp_path, [syn()] + [sent(piece, at) for at, piece in pieces(WRITES, size)])
     assert frames(rows) == EXPECTED
     opened, first = rows[0], rows[1]
@@ -80,7 +80,7 @@ def test_reordering_repeats_and_overlaps_change_no_frame(tmp_path: Path, seed: i
     assert "GAP" not in events
 
 
-def test_a_segment_that_is_missing_leaves_a_gap_and_frames_go_on_after_it(tmp_path: Path) -> None:
+def test_a_missing_segment_leaves_a_gap_and_frames_continue_after_it(tmp_path: Path) -> None:
     segments = [sent(piece, at) for at, piece in pieces(WRITES, 100)]
     rows = captured(tmp_path, [syn(), *segments[:7], *segments[8:]])
     gaps = [(r["stream_offset"], r["length"]) for r in rows if r["frame_type"] == "GAP"]

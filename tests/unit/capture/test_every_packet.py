@@ -74,7 +74,7 @@ def test_frames_captured_only_in_part_are_recognized_on_any_port(tmp_path: Path)
 
 @pytest.mark.parametrize("nanoseconds", [False, True])
 @pytest.mark.parametrize("part", [1_000_000, 999_999_999, 1_000_000_000, (1 << 32) - 1])
-def test_an_impossible_time_is_null_and_reading_continues(tmp_path: Path, part: int, nanoseconds: bool) -> None:
+def test_an_invalid_time_is_null_and_reading_continues(tmp_path: Path, part: int, nanoseconds: bool) -> None:
     packet = ethernet(make.ip(make.udp(make.data_frame())))
     whole = make.pcap([packet] * 3, nanoseconds=nanoseconds)
     at = 24 + 16 + len(packet) + 4

@@ -108,7 +108,7 @@ def test_a_corrupt_record_in_a_packed_capture_is_skipped(tmp_path: Path) -> None
     assert kinds(rows_of_bytes(tmp_path, pack(data, "gzip"))) == ["CORRUPT_FILE"] + ["DATA"] * 39
 
 
-def test_reading_goes_on_after_a_corrupt_pcap_record(tmp_path: Path) -> None:
+def test_reading_continues_after_a_corrupt_pcap_record(tmp_path: Path) -> None:
     records = [make.pcap_record(PACKET, n) for n in range(40)]
     bad = b"\xff" * 16 + records[20][16:]
     rows = rows_of_bytes(tmp_path, make.pcap([]) + b"".join([*records[:20], bad, *records[21:]]))
@@ -116,7 +116,7 @@ def test_reading_goes_on_after_a_corrupt_pcap_record(tmp_path: Path) -> None:
     assert rows[0]["packet"] == 20
 
 
-def test_reading_goes_on_after_a_corrupt_pcapng_block(tmp_path: Path) -> None:
+def test_reading_continues_after_a_corrupt_pcapng_block(tmp_path: Path) -> None:
     blocks = [make.enhanced(PACKET, n) for n in range(40)]
     bad = blocks[20][:4] + b"\xff\xff\xff\x7f" + blocks[20][8:]
     rows = rows_of_bytes(tmp_path, SECTION + b"".join([*blocks[:20], bad, *blocks[21:]]))

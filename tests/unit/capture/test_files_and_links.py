@@ -64,7 +64,7 @@ def test_ipv6_extension_headers_are_stepped_over(tmp_path: Path) -> None:
     check(rows_of_bytes(tmp_path, make.pcap([make.link(bytes(packet), make.ETHERNET)]))[0])
 
 
-def test_the_padding_of_a_short_ethernet_frame_is_no_payload(tmp_path: Path) -> None:
+def test_the_padding_of_a_short_ethernet_frame_is_not_payload(tmp_path: Path) -> None:
     short = make.link(make.ip(make.udp(make.nak_frame())), make.ETHERNET) + bytes(20)
     rows = rows_of_bytes(tmp_path, make.pcap([short]))
     assert [(row["frame_type"], row["datagram_length"], row["nak_length"]) for row in rows] == [("NAK", 28, 96)]

@@ -106,7 +106,7 @@ def test_a_replaced_capture_is_indexed_again(tmp_path: Path, pack: Callable[[byt
         store.index_of(str(path), str(kept))
 
 
-def test_the_index_may_live_elsewhere_and_need_not_be_kept(tmp_path: Path) -> None:
+def test_the_index_can_be_in_another_directory_or_omitted(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(make.pcap([PACKET]))
     store.index_of(str(path), str(tmp_path / "indexes"))
@@ -130,7 +130,7 @@ def test_which_files_a_path_means(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(1, 20), st.integers(0, 60), st.integers(0, 60))
-def test_each_row_comes_once_however_a_file_is_cut(kinds: list[int], part: int, first: int, second: int) -> None:
+def test_each_row_appears_once_wherever_a_file_is_split(kinds: list[int], part: int, first: int, second: int) -> None:
     import tempfile
 
     records = [(TCP if kind else PACKET) for kind in kinds]

@@ -328,7 +328,7 @@ def doubled(depth: int) -> Any:
         (record(("x", {"type": "bytes", "logicalType": "decimal", "precision": 50})), "50 digits"),
     ],
 )  # fmt: skip
-def test_a_schema_that_no_column_holds_is_refused(tmp_path: Path, schema: Any, reason: str) -> None:
+def test_an_unsupported_schema_is_rejected(tmp_path: Path, schema: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("avro", {"schema": file_of(tmp_path, schema)})
 
@@ -350,6 +350,6 @@ def test_a_too_deeply_nested_schema_is_refused(tmp_path: Path) -> None:
         ({"framing": "confluent", "registry": "http://x", "id": "x"}, "'x' is not a schema id"),
     ],
 )  # fmt: skip
-def test_impossible_options_are_refused(options: dict[str, str], reason: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("avro", options)

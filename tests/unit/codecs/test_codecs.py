@@ -74,13 +74,13 @@ def test_one_message_is_encoded_and_decoded_without_a_schema(name: str) -> None:
         ("msgpack", datetime(2026, 1, 1), "v: MessagePack has no time without an offset"),
     ],
 )
-def test_a_value_that_would_change_is_refused_and_named(name: str, value: Any, reason: str) -> None:
+def test_a_value_that_would_change_is_rejected_by_name(name: str, value: Any, reason: str) -> None:
     batch = pa.record_batch({"v": pa.array([None, value])})
     with pytest.raises(ConfigurationError, match=f"row 1: .*{reason}"):
         find_codec(name).encode_batch(batch)
 
 
-def test_a_codec_that_only_decodes_says_so() -> None:
+def test_encoding_with_a_decode_only_codec_raises() -> None:
     with pytest.raises(ConfigurationError, match="Words only decodes"):
         find_codec("tests.unit.codecs.test_codecs:Words").encode({"word": "ebb"})
 

@@ -346,7 +346,7 @@ def test_unsupported_types_are_refused(tmp_path: Path) -> None:
         ({"schemas": "/tmp"}, "is for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],
 )  # fmt: skip
-def test_impossible_options_are_refused(more: dict[str, str], reason: str) -> None:
+def test_invalid_options_are_rejected(more: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         find_codec("protobuf", more)
 

@@ -51,7 +51,7 @@ def test_an_unusable_reader_schema_is_refused(types: str, messages: str, error: 
         (HEADER + TEXT, DATA, b"\xff\xff\xff\xff", "data 'd' announces -1 bytes"),
     ],
 )
-def test_a_message_with_less_than_nothing_is_refused(types: str, messages: str, body: bytes, error: str) -> None:
+def test_a_message_with_a_negative_length_is_rejected(types: str, messages: str, body: bytes, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         schema(types, messages).decode(b"\0\0\1\0" + body)
 

@@ -48,7 +48,7 @@ def test_the_schema_names_every_column_in_spark_s_words() -> None:
     assert "`moment` TIMESTAMP," in ddl
 
 
-def test_row_numbers_go_on_from_slice_to_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_numbers_continue_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainstem.demo.encoding.ROWS_AT_ONCE", 7)
     rows = messages(pa.table({"_row": list(range(20))}))
     assert row_column(["_ROW"]) == "__row"
@@ -69,7 +69,7 @@ def test_reads_tables_of_the_user_s_own(tmp_path: Path, suffix: str) -> None:
     assert load(file, 2)[0].num_rows == 2
 
 
-def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
+def test_reports_the_problem_with_a_file(tmp_path: Path) -> None:
     broken, doubled, empty = tmp_path / "broken.parquet", tmp_path / "doubled.csv", tmp_path / "empty.csv"
     broken.write_bytes(b"PAR1")
     doubled.write_text("a,A\n1,2\n")
@@ -106,7 +106,7 @@ def arrived(source: Any, rows: list[int]) -> Any:
         ([], 4, 0, 0),
     ],
 )
-def test_counts_what_is_lost_doubled_and_disordered(
+def test_counts_lost_duplicate_and_reordered_rows(
     rows: list[int], lost: int, duplicated: int, out_of_order: int
 ) -> None:
     source = pa.table({"a": [5, 6, 7, 8], "b": [float("nan"), None, 1.0, 2.0]})

@@ -82,7 +82,7 @@ def test_an_increment_is_scaled_by_its_shift(shift: int) -> None:
     assert message.increment == 0x0102 << 2 * shift
 
 
-def test_an_abort_tells_whether_anything_was_processed() -> None:
+def test_an_abort_says_whether_anything_was_processed() -> None:
     for partial, first in ((0, 0x20), (codec.PARTIAL, 0x22)):
         data = codec.encode_session(Kind.ABORT, 3, flags=partial, body=b"why")
         assert data == bytes((first, 3, 0, 3)) + b"why"

@@ -101,7 +101,7 @@ def test_a_message_that_leaves_alone_is_what_the_queue_would_have_sent(length: i
         assert getattr(theirs[0], attribute) == getattr(theirs[1], attribute)
 
 
-def test_nothing_leaves_alone_beside_what_is_queued() -> None:
+def test_messages_are_not_sent_separately_while_others_are_queued() -> None:
     us, them = pair()
     first, second = us.open_session(), us.open_session()
     us.request(first, b"first")

@@ -59,7 +59,7 @@ def server() -> Iterator[PageServer]:
         yield running
 
 
-def test_silent_connections_hold_no_threads_and_keep_nobody_out(server: PageServer) -> None:
+def test_idle_connections_hold_no_threads_and_block_no_one(server: PageServer) -> None:
     with ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(150)]
         silent += [stack.enter_context(connect(server)) for _ in range(150)]
@@ -95,7 +95,7 @@ def test_a_peer_that_does_not_take_the_page_is_ended(monkeypatch: pytest.MonkeyP
         assert len(rest_of(sock)) < 32 << 20
 
 
-def test_requests_that_are_all_under_way_refuse_one_more() -> None:
+def test_requests_above_the_limit_in_flight_are_rejected() -> None:
     go, begun = threading.Event(), threading.Event()
 
     def page() -> str:
@@ -157,7 +157,7 @@ def test_another_host_can_use_any_name(server: PageServer, monkeypatch: pytest.M
         ([GET, "X: " + "x" * (MAX_HEAD_BYTES - len(GET) - 9)], 200),
     ],
 )
-def test_what_is_answered(server: PageServer, lines: list[str], status: int) -> None:
+def test_responses_by_method_and_path(server: PageServer, lines: list[str], status: int) -> None:
     answer, body = ask(server, *lines)
     assert answer == status
     assert (body == b"") == lines[0].startswith("HEAD")

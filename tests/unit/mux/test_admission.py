@@ -58,7 +58,7 @@ def test_a_connection_that_sent_data_is_not_replaced() -> None:
     assert not oldest.dropped
 
 
-def test_a_waiting_connection_may_be_replaced_and_its_successor_keeps_the_place() -> None:
+def test_a_waiting_connection_can_be_replaced_and_its_successor_keeps_the_slot() -> None:
     admission, (oldest, other) = full()
     other.is_silent = False
     newcomers = [Visitor(admission) for _ in range(3)]

@@ -51,7 +51,7 @@ def test_a_peer_that_answers_pings_stays_connected(make_ends: Any) -> None:
                     target.receive_data(data, now_ns)
 
 
-def test_a_heartbeat_pings_once_per_silence_and_then_gives_up() -> None:
+def test_a_heartbeat_pings_once_when_idle_and_then_times_out() -> None:
     beat = Heartbeat(interval_ns=10, timeout_ns=5, now_ns=0)
     assert beat.check(9) is Verdict.QUIET
     assert beat.check(10) is Verdict.PING

@@ -238,7 +238,7 @@ def test_nothing_is_lost_after_the_last_entry(tmp_path: Path, damaged: bytes) ->
     assert find_catalog_problems(tmp_path) == []
 
 
-def test_a_file_full_of_what_may_be_entries_is_read_in_bounded_time(tmp_path: Path) -> None:
+def test_a_file_of_possible_entries_is_read_in_bounded_time(tmp_path: Path) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(
         header() + le(-1) + bytes(60) + (le((1 << 20) - 32, 1) + bytes(56)) * (1 << 17)
     )
@@ -321,7 +321,7 @@ def test_a_loss_of_power_while_an_entry_is_added_costs_no_other_entry(
         ({"stop_timestamp": -2}, "stop time -2"),
     ],
 )
-def test_an_impossible_descriptor_is_left_out(tmp_path: Path, change: dict[str, int], reason: str) -> None:
+def test_an_invalid_descriptor_is_left_out(tmp_path: Path, change: dict[str, int], reason: str) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(replace(DESCRIPTOR, **change).encode()))
     assert read_catalog(tmp_path) == []
     (problem,) = find_catalog_problems(tmp_path)
@@ -356,7 +356,7 @@ def test_a_directory_without_a_catalog_holds_no_recordings(tmp_path: Path) -> No
         read_catalog(tmp_path)
 
 
-def test_a_length_that_no_recording_has_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_recording_length_is_rejected(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path)
     for name, value in (("term_buffer_length", 100_000), ("segment_file_length", (16 << 20) + 1)):
         with pytest.raises(RecordingError, match=str(value)):

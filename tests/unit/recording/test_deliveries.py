@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_messages_of_every_length_come_back_over_fragments_terms_and_restarts(tmp_path: Path) -> None:
+def test_messages_of_every_length_survive_fragments_terms_and_restarts(tmp_path: Path) -> None:
     rng = random.Random(3)
     lengths = [0, 1, 31, 32, 33, 65_471, 65_472, 65_473, 200_000, MAX_MESSAGE_LENGTH]
     lengths += [rng.choice((rng.randrange(100), rng.randrange(200_000), 5_000_000)) for _ in range(120)]
@@ -34,7 +34,7 @@ def test_messages_of_every_length_come_back_over_fragments_terms_and_restarts(tm
     assert keys == [key for key, _ in sent]
 
 
-def test_a_message_that_is_too_long_is_refused_and_what_came_before_it_is_kept(tmp_path: Path) -> None:
+def test_a_too_long_message_is_rejected_and_earlier_ones_are_kept(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         log = MessageLog(recorder, stream_id=5)
         with pytest.raises(RecordingError, match="longer than"):

@@ -108,7 +108,7 @@ def test_changed_frames_in_a_row_are_one_problem(tmp_path: Path) -> None:
     assert f"positions {positions[0]} to {positions[3] + aligned(every[13][2])}" in first.text
 
 
-def test_checksums_that_begin_and_end_with_an_extension_are_no_problem(tmp_path: Path) -> None:
+def test_checksums_can_begin_and_end_with_an_extension(tmp_path: Path) -> None:
     make(tmp_path)
     every = frames(tmp_path)
 

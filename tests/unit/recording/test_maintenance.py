@@ -241,7 +241,7 @@ def test_invalid_recordings_are_left_out_until_they_are_valid_again(tmp_path: Pa
         run("mark-valid", tmp_path, 2)
 
 
-def test_compacting_removes_what_is_not_valid_and_reuses_no_id(tmp_path: Path) -> None:
+def test_compacting_removes_invalid_entries_and_reuses_no_id(tmp_path: Path) -> None:
     make(tmp_path, (77, 78, 79))
     with Maintenance(tmp_path) as maintenance:
         maintenance.set_valid(0, valid=False)

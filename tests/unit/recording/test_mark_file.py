@@ -62,7 +62,7 @@ def test_a_directory_with_an_active_archive_is_refused_and_left_as_it_is(
 
 @pytest.mark.parametrize("sbe_header", [True, False])
 @pytest.mark.parametrize("age_ms", [10_000, None])
-def test_the_mark_of_an_archive_that_is_gone_is_taken_over(
+def test_the_mark_of_a_dead_archive_is_taken_over(
     tmp_path: Path, clock: ManualClock, age_ms: int | None, sbe_header: bool
 ) -> None:
     path = tmp_path / MARK_FILE

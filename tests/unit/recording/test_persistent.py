@@ -380,12 +380,12 @@ def test_streams_of_several_channels_are_not_mixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["noon", -1, True, 1.5, None])
-def test_an_impossible_start_is_refused(recorded: Publisher, tmp_path: Path, start: Any) -> None:
+def test_an_invalid_start_is_rejected(recorded: Publisher, tmp_path: Path, start: Any) -> None:
     with pytest.raises(ConfigurationError, match="start"):
         persistent(FakeClient(), tmp_path, start=start)
 
 
-def test_waiting_ends_in_time_and_a_closed_one_says_so(recorded: Publisher, tmp_path: Path) -> None:
+def test_waiting_times_out_and_raises_once_closed(recorded: Publisher, tmp_path: Path) -> None:
     with persistent(FakeClient(), tmp_path) as subscription, pytest.raises(Timeout):
         for _ in subscription.messages(timeout=NS_PER_SECOND / 1e9):
             pass
@@ -468,9 +468,7 @@ def test_recorded_lives_are_read_completely_before_the_live_one(
             assert found == first.payloads + second.payloads
 
 
-def test_opening_gives_up_when_the_recordings_are_not_read_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opening_times_out_while_recordings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Recorder(tmp_path).close()
     closed: list[PersistentStream] = []
     close = PersistentStream.close
@@ -482,7 +480,7 @@ def test_opening_gives_up_when_the_recordings_are_not_read_in_time(
     assert len(closed) == 1
 
 
-async def test_opening_for_asyncio_gives_up_while_the_recordings_are_read(
+async def test_asyncio_opening_times_out_while_recordings_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Recorder(tmp_path).close()

@@ -148,7 +148,7 @@ def test_one_recorder_has_a_directory_for_itself(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
 
 
-def test_a_run_that_is_not_whole_frames_is_refused_and_moves_nothing(tmp_path: Path) -> None:
+def test_a_run_with_partial_frames_is_rejected_without_effect(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         writer = recorder.start(**STREAM, join_position=0)
         run = Stream().message(b"x" * 100)
@@ -353,7 +353,7 @@ def rows_between(reader: RecordingReader, start: int, end: int, **options: Any) 
     ]
 
 
-def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
+def test_a_message_is_not_joined_across_skipped_data(tmp_path: Path) -> None:
     make(tmp_path, payloads(300))
     with open_recording(tmp_path, 0) as reader:
         end = reader.end_position()

@@ -140,7 +140,7 @@ def test_recovery_of_many_recordings_lists_their_directory_once(
     assert {each.stop_position for each in read_catalog(tmp_path)} == {1280}
 
 
-def test_segments_behind_a_gap_are_deleted_when_a_recording_goes_on(tmp_path: Path) -> None:
+def test_segments_after_a_gap_are_deleted_when_a_recording_resumes(tmp_path: Path) -> None:
     image = Image(1)
     with recorder_of(tmp_path, Subscription(image)) as recorder:
         recorder.do_work()

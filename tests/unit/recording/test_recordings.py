@@ -221,7 +221,7 @@ def test_a_lazy_query_returns_what_the_same_steps_on_a_data_frame_do(
             assert lazy.collect(engine=engine).equals(eager), engine
 
 
-def test_a_condition_of_polars_bounds_what_is_read(recorded: Recorded) -> None:
+def test_a_polars_condition_limits_the_range_read(recorded: Recorded) -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     within = bounds_of((pl.col("stream_id") == 1002) & (pl.col("recorded_at") < noon) & (pl.col("position") >= 4096))
     assert within.stream_id == frozenset({1002})

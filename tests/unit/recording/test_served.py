@@ -157,7 +157,7 @@ def test_a_plain_server_with_ranges_is_read_by_names(live: Live) -> None:
         remote.archive.close()
 
 
-def test_a_catalog_with_an_impossible_end_is_an_error(live: Live) -> None:
+def test_a_catalog_with_an_invalid_end_raises(live: Live) -> None:
     catalog = Catalog(live.path)
     catalog.stop(catalog.recordings()[0], 1 << 62, 1_700_000_000_000)
     catalog.close()

@@ -133,7 +133,7 @@ def test_a_possible_second_life_is_another_recording(
     assert ("a new recording starts" in caplog.text) == (why == "past the end")
 
 
-def test_streams_with_the_same_ids_on_two_channels_go_on_each_with_its_own_recording(tmp_path: Path) -> None:
+def test_streams_with_equal_ids_on_two_channels_resume_their_own_recordings(tmp_path: Path) -> None:
     channels = (NETWORK[0], "aeron:udp?endpoint=localhost:2")
     for count in (50, 100):
         for number, channel in enumerate(channels):

@@ -185,7 +185,7 @@ def test_a_live_reader_sees_each_message_once_across_moves_and_outages(tmp_path:
     tiers.close()
 
 
-def test_the_tail_is_an_option_with_options_of_its_own(tiers: Tiers) -> None:
+def test_the_tail_is_an_option_with_its_own_options(tiers: Tiers) -> None:
     (archive,) = open_archives(tiers.shipped_path, ReadOptions.parse({"tail": str(tiers.tail_path)}))
     assert isinstance(archive, TieredArchive)
     assert numbers(archive) == list(range(2000))

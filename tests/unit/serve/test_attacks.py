@@ -97,7 +97,7 @@ async def test_symbolic_links_are_not_followed(server: RecordingServer, live: Li
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-async def test_what_is_no_ordinary_file_is_not_opened(server: RecordingServer, live: Live, make: object) -> None:
+async def test_only_ordinary_files_are_opened(server: RecordingServer, live: Live, make: object) -> None:
     make(live.path / "0-65536.rec")  # type: ignore[operator]
     assert (await get(server.url, "/0-65536.rec")).status == 404
 
@@ -346,7 +346,7 @@ def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "short", "x" * 5000, "ein schöner langer Token"])
-def test_a_token_that_is_none_or_can_be_guessed_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_empty_or_guessable_token_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tokens"
     path.write_text(text)
     with pytest.raises(ConfigurationError) as raised:
@@ -378,7 +378,7 @@ def test_beyond_loopback_both_tls_and_a_token_are_needed(address: str) -> None:
     check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)
 
 
-def test_a_server_that_is_refused_does_not_listen(live: Live) -> None:
+def test_a_server_with_rejected_options_does_not_listen(live: Live) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken_port:
         port = taken_port.getsockname()[1]
     with pytest.raises(ConfigurationError, match="--tls-cert and --tls-key and --token-file"):

@@ -167,7 +167,7 @@ async def test_a_peer_that_goes_ends_its_wait(live: Live, server: RecordingServe
     await until(lambda: not (server.metrics.waits or server.metrics.connections))
 
 
-async def test_a_purged_segment_is_404_and_says_so(live: Live, server: RecordingServer) -> None:
+async def test_a_purged_segment_gets_a_404_that_says_so(live: Live, server: RecordingServer) -> None:
     live.add(2000)
     os.unlink(live.path / "0-0.rec")
     response = await get(server.url, "/0-0.rec")
@@ -176,7 +176,7 @@ async def test_a_purged_segment_is_404_and_says_so(live: Live, server: Recording
     assert str(live.path) not in response.json["error"]
 
 
-async def test_a_directory_that_was_made_anew_has_other_tags(tmp_path: Path) -> None:
+async def test_a_recreated_directory_has_other_tags(tmp_path: Path) -> None:
     live = Live(tmp_path / "rec")
     live.add(10)
     async with RecordingServer(live.path, "127.0.0.1", 0) as server:

@@ -18,7 +18,7 @@ def stream(faults: StreamFaults, seed: int = 1) -> tuple[ManualClock, ByteStream
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_bytes_arrive_once_and_in_order_whatever_the_faults(seed: int) -> None:
+def test_bytes_arrive_once_and_in_order_under_any_faults(seed: int) -> None:
     rng = Random(seed)
     clock, pipe = stream(StreamFaults.drawn(rng), seed)
     data = rng.randbytes(3_000)
@@ -77,7 +77,7 @@ def test_a_reset_drops_bytes_in_flight_and_ends_both_ends() -> None:
         assert not end.is_at_end
 
 
-def test_a_clogged_direction_goes_on_once_it_is_healed() -> None:
+def test_a_clogged_direction_continues_once_healed() -> None:
     clock, pipe = stream(StreamFaults())
     pipe.clog(0)
     pipe.ends[0].write(b"ebb")
@@ -99,7 +99,7 @@ def test_a_stall_ends_by_itself() -> None:
     assert pipe.ends[1].read() == b"des"
 
 
-def test_impossible_faults_are_refused() -> None:
+def test_invalid_faults_are_rejected() -> None:
     for wrong in ({"cut": 1.5}, {"delay_ns": -1}, {"capacity": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             StreamFaults(**wrong)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def test_sees_a_duplicate() -> None:
         stream.delivered(b"one", 64)
 
 
-def test_sees_messages_that_nobody_offered() -> None:
+def test_detects_messages_that_were_never_offered() -> None:
     stream = StreamChecker("stream 1001")
     with pytest.raises(Violation, match="only 0 were offered"):
         stream.delivered(b"one", 32)

@@ -49,7 +49,7 @@ def test_a_run_is_scaled_by_its_size_and_has_one_message_at_least() -> None:
     assert (world.scaled(250), world.scaled(3)) == (25, 1)
 
 
-def test_seeds_have_paces_and_sizes_of_their_own() -> None:
+def test_each_seed_has_its_own_pace_and_size() -> None:
     worlds = [World(seed) for seed in range(1, 40)]
     assert len({(world.tick_ns, world.grain_ns) for world in worlds}) == 3
     assert len({world.size for world in worlds}) == 3

@@ -45,5 +45,5 @@ TRACE = 'Traceback (most recent call last):\n  File "t.py", line 9\n    raise\n'
         ("", "RuntimeError"),
     ],
 )
-def test_the_root_cause_of_a_foreign_error_is_what_was_raised(text: str, sentence: str) -> None:
+def test_the_root_cause_of_a_foreign_error_is_found_in_its_text(text: str, sentence: str) -> None:
     assert root_cause(RuntimeError(text)) == sentence

@@ -113,7 +113,7 @@ def test_sbe_is_decoded_by_its_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 54, 3))
-def test_a_cut_sbe_message_is_an_error_that_says_so(cut: int) -> None:
+def test_a_truncated_sbe_message_is_reported_as_truncated(cut: int) -> None:
     whole = order(2, 5)
     assert len(whole) == 54
     with pytest.raises(ValueError, match=r"cut off|are left"):

@@ -41,7 +41,7 @@ def test_a_lag_is_of_what_the_source_takes(tmp_path: Path) -> None:
         assert [(each.bytes, each.seconds) for each in lag(query, path)] == [(0, 0.0)] * 4
 
 
-def test_a_lag_behind_what_was_shipped(tmp_path: Path) -> None:
+def test_the_lag_behind_a_shipped_recording(tmp_path: Path) -> None:
     path, url = recorded(tmp_path / "rec"), (tmp_path / "store").as_uri()
     shipper = ArchiveShipper(
         path, open_store(url), ShippingOptions(roll_after_ns=0), clock=SYSTEM_CLOCK, stops=lambda: False,
@@ -69,7 +69,7 @@ def test_a_lag_behind_a_server_with_a_token(tmp_path: Path) -> None:
         lag(query, server.url, tokn=token)
 
 
-def test_only_what_is_behind_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_recordings_with_a_lag_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing = make_recordings(tmp_path, 200, growing=3)
     query: Any = Progress(tmp_path)
     opened: list[int] = []

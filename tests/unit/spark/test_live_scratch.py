@@ -27,7 +27,7 @@ def test_a_scratch_directory_is_created(tmp_path: Path) -> None:
     assert run_directory(tmp_path / "new" / "scratch", "run").parent.is_dir()
 
 
-def test_a_directory_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_directory_outside_the_scratch_space_is_rejected(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / f"mainstem-live-{os.geteuid()}").symlink_to(elsewhere)

@@ -190,7 +190,7 @@ def test_a_finished_recording_that_is_extended_is_read_on_also_from_within_a_mes
             assert latest(again, after) == after
 
 
-def test_a_finished_recording_may_be_deleted_and_an_unread_one_not(tmp_path: Path, stream: Any) -> None:
+def test_only_a_fully_read_recording_can_be_deleted(tmp_path: Path, stream: Any) -> None:
     recorded(tmp_path, 1, 2)
     reader = stream(tmp_path)
     begin = reader.initialOffset()
@@ -328,7 +328,7 @@ def test_starting_positions_may_name_the_archive(tmp_path: Path, stream: Any) ->
     }
 
 
-def test_packed_recordings_are_unpacked_and_anything_else_is_refused() -> None:
+def test_packed_recordings_are_unpacked_and_other_values_rejected() -> None:
     finished = Finished({5: (96, 1), 0: (1 << 40, 4_000_000_000), 10_000_000_000: (0, 0)})
     assert unpack(pack(finished)) == finished
     for text in ("?", "AAAA", pack(finished)[:-8], ""):

@@ -96,7 +96,7 @@ def rows_of(source: type[DataSource], **options: str) -> list[str]:
     return sorted(repr(row) for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist())
 
 
-def test_a_load_is_no_table() -> None:
+def test_a_load_is_not_a_table() -> None:
     assert user_options("mainstem.recording", {"path": "/data"}) == ({"path": "/data"}, False)
     assert not any(each.metadata for each in RecordingSource({"path": "/data"}).schema().fields)
 

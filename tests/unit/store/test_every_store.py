@@ -104,7 +104,7 @@ class RefusingToReplace:
         os.unlink(source)
 
 
-def test_what_is_put_is_read_by_range(store: Store) -> None:
+def test_stored_objects_are_read_by_range(store: Store) -> None:
     store.put("a/b.rec", b"0123456789")
     assert store.size("a/b.rec") == 10
     assert store.read("a/b.rec", 0, 10) == b"0123456789"
@@ -114,7 +114,7 @@ def test_what_is_put_is_read_by_range(store: Store) -> None:
     assert store.read("a/b.rec", 30, 40) == b""
 
 
-def test_a_replaced_file_is_read_anew(store: Store) -> None:
+def test_a_replaced_file_is_read_again(store: Store) -> None:
     store.put("a", b"0123456789")
     assert store.read("a", 0, 4) == b"0123"
     assert store.read("a", 4, 8) == b"4567"

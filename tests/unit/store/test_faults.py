@@ -109,7 +109,7 @@ def test_a_fault_that_stays_is_an_error_that_names_the_place(store: Store, proxy
         list(store.list())
 
 
-def test_a_bucket_that_does_not_exist_is_an_error_that_says_so(proxy: FaultProxy) -> None:
+def test_a_missing_bucket_is_reported(proxy: FaultProxy) -> None:
     missing = "s3://no-such-bucket-at-all/rec"
     proxy.requests.clear()
     with pytest.raises(StoreError, match=r"no-such-bucket-at-all.*there is no such bucket"):
@@ -122,7 +122,7 @@ def test_a_bucket_that_does_not_exist_is_an_error_that_says_so(proxy: FaultProxy
         recordings.scan().to_arrow()
 
 
-def test_what_is_refused_is_not_tried_again(store: Store, proxy: FaultProxy) -> None:
+def test_rejected_requests_are_not_retried(store: Store, proxy: FaultProxy) -> None:
     missing = open_store("s3://no-such-bucket-at-all/rec", s3_options(proxy.url))
     proxy.requests.clear()
     with pytest.raises(StoreError, match="no-such-bucket-at-all"):
@@ -140,7 +140,7 @@ def test_a_refusal_of_a_write_is_not_tried_again(store: Store, proxy: FaultProxy
     assert len(proxy.faults) == 6
 
 
-def test_a_writer_without_credentials_asks_nobody_for_them(proxy: FaultProxy) -> None:
+def test_a_writer_without_credentials_requests_none(proxy: FaultProxy) -> None:
     store = open_store("gs://bucket/rec", gcs_options(proxy.url))
     proxy.faults.append("refuse")
     with pytest.raises(StoreError, match="403"):
@@ -164,7 +164,7 @@ def test_waits_grow_are_bounded_and_have_jitter() -> None:
     assert len({wait / 2**number for number, wait in enumerate(waits)}) == 7
 
 
-def test_a_server_that_names_a_wait_is_waited_for_within_the_limit() -> None:
+def test_a_servers_retry_delay_is_respected_up_to_the_limit() -> None:
     waits: list[float] = []
 
     def fail() -> None:
@@ -175,7 +175,7 @@ def test_a_server_that_names_a_wait_is_waited_for_within_the_limit() -> None:
     assert waits == [2.0, 5.0]
 
 
-def test_what_is_retried_is_known_by_its_type() -> None:
+def test_retryable_errors_are_recognized_by_type() -> None:
     for error in (TransientError("busy"), ConnectionResetError("reset"), TimeoutError("late")):
         errors = [error]
         assert Retry(sleep=lambda _: None).call(lambda errors=errors: raised(errors), "tides", "cannot list") == "done"

@@ -93,7 +93,7 @@ def test_a_kept_connection_that_the_server_closed_is_replaced(live: Live) -> Non
         store.close()
 
 
-def test_a_process_that_was_forked_has_connections_of_its_own(live: Live) -> None:
+def test_a_forked_process_has_its_own_connections(live: Live) -> None:
     with RunningServer(live.path) as server:
         store = HttpStore(server.url)
         data = store.read("0-0.rec", 0, 64)
@@ -316,7 +316,7 @@ class RangeServer:
 
 
 @pytest.mark.parametrize("length", [1, 70_000, 700_000, 5_000_000])
-def test_a_range_is_read_to_its_place_whatever_its_length_and_however_often_it_is_cut(length: int) -> None:
+def test_a_range_of_any_length_is_read_into_its_buffer_despite_interruptions(length: int) -> None:
     data = random.Random(length).randbytes(length + 100)
     server = RangeServer(data, length // 3, length - 1, 0)
     store = HttpStore(server.url, retry=Retry(sleep=lambda _: None))
@@ -328,7 +328,7 @@ def test_a_range_is_read_to_its_place_whatever_its_length_and_however_often_it_i
     server.close()
 
 
-def test_a_server_that_stops_in_the_middle_of_a_range_is_given_up_in_time() -> None:
+def test_a_server_that_stops_within_a_range_times_out() -> None:
     data = bytes(3_000_000)
     server = RangeServer(data, None, None)
     store = HttpStore(server.url, {"timeout": "0.3"}, retry=Retry(attempts=2, sleep=lambda _: None))

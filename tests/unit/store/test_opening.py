@@ -16,7 +16,7 @@ from mainstem.store.options import azure_options, gcs_options, hdfs_options, is_
 
 
 @pytest.mark.parametrize("text", ["/data/rec", "rec", "./a:b", "C:rec"])
-def test_a_path_is_no_url(text: str) -> None:
+def test_a_path_is_not_a_url(text: str) -> None:
     assert not is_url(text)
     assert isinstance(open_store(text), LocalStore)
 
@@ -42,7 +42,7 @@ def test_an_unknown_scheme_is_refused_by_name_with_what_to_install(monkeypatch: 
         open_store("sftp://host/rec")
 
 
-def test_a_scheme_that_fsspec_does_not_know_either_is_refused() -> None:
+def test_a_scheme_unknown_to_fsspec_is_rejected() -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(ConfigurationError, match="neither Mainstem nor fsspec has a store for tides://"):
         open_store("tides://host/rec")
@@ -111,7 +111,7 @@ def test_options_of_other_stores() -> None:
     }
 
 
-def test_options_that_cannot_be_are_refused_without_their_value() -> None:
+def test_invalid_options_are_rejected_without_printing_their_values() -> None:
     with pytest.raises(ConfigurationError, match="no option 'secret'"):
         s3_options("s3://b", "b", {"secret": "x"})
     with pytest.raises(ConfigurationError, match="invalid value for the option 'anonymous'") as caught:

@@ -27,7 +27,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_without_a_compiler_the_one_in_the_ziglang_wheel_is_taken(compiler: ModuleType) -> None:
+def test_without_a_compiler_the_ziglang_wheel_is_used(compiler: ModuleType) -> None:
     assert not compiler.is_installed()
     taken = compiler.environment("/opt/python")
     assert taken["CC"] == "/opt/python -m ziglang cc"
@@ -50,14 +50,14 @@ def test_the_group_that_compiles_for_other_systems_asks_for_the_same_wheel(compi
     assert project["dependency-groups"]["cross"] == [compiler.ZIG]
 
 
-def test_another_compiler_than_python_s_own_is_taken(compiler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_other_than_pythons_own_is_used(compiler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.shutil, "which", lambda name: "/usr/bin/clang" if name == "clang" else None)
     monkeypatch.setattr(compiler.sysconfig, "get_config_var", lambda name: "somecc -pthread")
     assert compiler.environment()["CC"] == "clang"
 
 
 @pytest.mark.parametrize(("headers", "sentence"), [(True, "no C compiler"), (False, "header files")])
-def test_what_is_missing_is_one_sentence(
+def test_missing_requirements_are_reported_in_one_sentence(
     compiler: ModuleType, monkeypatch: pytest.MonkeyPatch, headers: bool, sentence: str
 ) -> None:
     monkeypatch.setattr(compiler, "needs_headers", lambda: not headers)

@@ -667,7 +667,7 @@ def test_an_image_whose_log_is_gone_already_is_reported_and_skipped(world: World
     assert isinstance(world.errors[0], FileNotFoundError)
 
 
-def test_connecting_waits_for_a_driver_that_is_not_ready_and_gives_up_in_time():
+def test_connecting_waits_for_a_driver_until_its_timeout():
     driver = HandDriver(ready=False)
     rounds: list[int] = []
 
@@ -708,7 +708,7 @@ def test_dropping_an_open_resource_warns():
     assert world.aeron.closed
 
 
-def test_a_client_with_a_thread_of_its_own_works_alike():
+def test_a_client_with_its_own_thread_works_the_same():
     driver = HandDriver()
     running = True
 

@@ -203,7 +203,7 @@ def test_a_destination_that_the_driver_has_added_stays_without_a_handle(world: W
     assert world.sent() == ["AddDestination"]
 
 
-def test_cancelling_a_destination_that_nobody_took_removes_it(world: World):
+def test_cancelling_an_unclaimed_destination_removes_it(world: World):
     operation = world.publication.async_add_destination(DESTINATION)
     world.run()
     operation.cancel()

@@ -23,7 +23,7 @@ def aeron() -> Any:
 
 @pytest.mark.parametrize("begins_with_metadata", [False, True])
 @pytest.mark.parametrize("reads_through_poller", [False, True])
-def test_iteration_that_is_interrupted_goes_on_with_the_next_message(
+def test_an_interrupted_iteration_continues_with_the_next_message(
     aeron: mainstem.Aeron, begins_with_metadata: bool, reads_through_poller: bool
 ) -> None:
     subscription = aeron.add_subscription("aeron:ipc", 1001)

@@ -103,7 +103,7 @@ def test_the_end_of_the_driver_is_raised() -> None:
             next(poller.messages(timeout=STALL_S))
 
 
-async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
+async def test_a_cancelled_iterator_loses_nothing_and_other_tasks_continue() -> None:
     with mainstem.MediaDriver.launch(threads=True) as running:
         async with mainstem.aio.connect(running.directory) as aeron:
             subscriptions = [await aeron.add_subscription(CHANNEL, each) for each in STREAMS]

@@ -330,7 +330,7 @@ def test_both_variants_are_created_with_the_same_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize("variant", [mainstem, mainstem.aio], ids=["blocking", "asyncio"])
-async def test_an_error_says_whether_the_request_may_be_sent_again(
+async def test_an_error_says_whether_the_request_can_be_retried(
     aeron: mainstem.Aeron, client: mainstem.aio.Aeron, variant: Any
 ) -> None:
     channel, back = ways("ipc")

@@ -49,7 +49,7 @@ def test_a_stream_from_a_refused_network_gets_no_image_and_no_response(setting: 
         assert refusals(driver) == 3
 
 
-def test_data_of_a_refused_stream_is_decided_once_in_a_while() -> None:
+def test_data_of_a_rejected_stream_is_checked_again_only_periodically() -> None:
     with closing(InvokedDriver(endpoint_filter_deny="127.0.0.0/8")) as driver:
         assert images(driver, *[heartbeat(1)] * 20) == (0, 0)
         assert refusals(driver) == 1

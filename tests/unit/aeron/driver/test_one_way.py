@@ -38,7 +38,7 @@ def test_nothing_is_known_before_the_first_measurement() -> None:
 
 
 @pytest.mark.parametrize("sent_ns", [-(1 << 63), (1 << 63) - 1, -2 * MAX_CLOCK_DIFFERENCE_NS])
-def test_an_impossible_timestamp_is_ignored(sent_ns: int) -> None:
+def test_an_invalid_timestamp_is_ignored(sent_ns: int) -> None:
     one_way = OneWayLatency()
     one_way.observe(100, 150)
     assert not one_way.observe(sent_ns, 200)

@@ -234,7 +234,7 @@ def test_a_status_message_is_checked_against_its_term(change, rule):
         ({"active_term_id": -6}, "SETUP position"),
     ],
 )
-def test_a_setup_with_impossible_values_is_refused(change, rule):
+def test_a_setup_with_invalid_values_is_rejected(change, rule):
     setup = {
         "session_id": 1,
         "stream_id": 2,

@@ -49,7 +49,7 @@ def test_a_subscription_without_a_sender_is_a_warning() -> None:
     assert driver_warnings([made.image(0).subscriber(0).sample()]) == ()
 
 
-def test_a_channel_that_outlives_the_subscription_that_opened_it_is_no_warning() -> None:
+def test_a_channel_that_outlives_its_subscription_causes_no_warning() -> None:
     """Another subscription has the image. A channel that is closing is open for no one."""
     made = MadeUpDirectory()
     made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 1, SUBSCRIPTION + 1000)

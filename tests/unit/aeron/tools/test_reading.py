@@ -154,7 +154,7 @@ while os.getppid() != 1:
 """
 
 
-def test_reading_goes_on_while_another_process_cuts_the_file_again_and_again(driver: DriverFiles) -> None:
+def test_reading_continues_while_another_process_truncates_the_file(driver: DriverFiles) -> None:
     driver.counter(CounterType.SENDER_POSITION, 7, 64)
     program = [sys.executable, "-c", CUTTER, cnc_path(driver.directory)]
     seen = failed = 0

@@ -239,7 +239,7 @@ def test_only_the_endpoint_decides_whether_a_channel_is_multicast() -> None:
     assert not is_multicast("aeron:ipc")
 
 
-def test_a_publisher_that_is_refused_though_everything_was_read_waits_for_the_driver() -> None:
+def test_a_limited_publisher_without_unread_data_waits_for_the_driver() -> None:
     made = ipc(FAR + WINDOW, FAR + WINDOW).subscriber(FAR + WINDOW, of=PUBLICATION, channel=IPC)
     (found,) = diagnose([made.sample()])
     assert (found.rule, found.cause) == ("limit-not-raised", Cause.DRIVER)

@@ -36,7 +36,7 @@ def test_a_spy_belongs_to_the_publication_and_not_to_the_image() -> None:
     assert stream.images[0].subscribers == ()
 
 
-def test_an_image_whose_sender_is_elsewhere_is_a_stream_of_its_own() -> None:
+def test_an_image_from_another_host_is_a_separate_stream() -> None:
     (stream,) = group_streams(MadeUpDirectory().image(64).sample())
     assert stream.publication is None
     assert stream.channel == UDP

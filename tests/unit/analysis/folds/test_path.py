@@ -55,7 +55,7 @@ def test_a_requested_and_filled_gap_was_lost_before_the_capture() -> None:
     assert [(r["method"], r["rtt_ns"]) for r in told(wire, "rtt")] == [("NAK", 2 * MS)]
 
 
-def test_a_nak_for_what_passed_tells_of_a_loss_after_the_capture() -> None:
+def test_a_nak_for_captured_data_shows_loss_after_the_capture() -> None:
     wire = Wire()
     wire.setup()
     wire.data(wire.data(0))
@@ -181,7 +181,7 @@ def test_a_missing_tail_is_revealed_by_a_heartbeat() -> None:
     assert (gap["position"], gap["end_position"], gap["status"]) == (128, 512, "open")
 
 
-def test_positions_go_on_over_the_end_of_a_term_with_and_without_a_setup() -> None:
+def test_positions_continue_across_terms_with_and_without_a_setup() -> None:
     for with_setup in (True, False):
         wire = Wire()
         if with_setup:
@@ -289,7 +289,7 @@ def test_a_reused_session_id_starts_over() -> None:
     assert (session["initial_term_id"], session["end_position"], session["data_frames"]) == (500, 256, 3)
 
 
-def test_frames_that_only_receivers_sent_make_a_session_of_their_own() -> None:
+def test_frames_from_receivers_alone_form_a_session() -> None:
     wire = Wire()
     wire.status(1024, 4096)
     wire.nak(2048, 2080)

@@ -100,7 +100,7 @@ def test_running_readers_get_a_grace_period(tmp_path: Path) -> None:
     assert seen == station.sent[-len(seen) :]
 
 
-def test_the_shipper_deletes_what_was_removed_when_its_time_has_come(tmp_path: Path) -> None:
+def test_the_shipper_deletes_removed_objects_after_the_grace_period(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path)
     remove(store, ship.identity.id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=HOUR_NS)
     station.send(payloads(2, seed=50))
@@ -250,7 +250,7 @@ def test_compaction_counts_only_what_it_has_replaced_itself(tmp_path: Path) -> N
     check_integrity(store, archive_id)
 
 
-def test_compaction_starts_no_segment_after_it_was_told_to_stop(tmp_path: Path) -> None:
+def test_compaction_starts_no_segment_after_a_stop_request(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     for session_id in (77, 78):
@@ -274,7 +274,7 @@ def test_compaction_stops_at_a_damaged_chunk_and_changes_nothing(tmp_path: Path)
     assert ManifestLog(store, ship.identity.id).numbers()[-1] == number
 
 
-def test_verify_finds_what_is_missing_and_what_has_changed(tmp_path: Path) -> None:
+def test_verify_finds_missing_and_changed_objects(tmp_path: Path) -> None:
     _, store, _, ship = hourly(tmp_path)
     names = sorted(name for name in store.files if name.endswith(".seg"))
     assert list(find_archive_problems(ShippedArchive(store, ship.identity.id))) == []

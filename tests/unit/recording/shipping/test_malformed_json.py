@@ -114,7 +114,7 @@ def stored_page(store: MemoryStore, level: int, rows: list[list[Any]], **values:
     return replace(REF, level=level, name=name, crc32=zlib.crc32(data), page_length=len(data), **values)
 
 
-def test_rows_that_overlap_are_refused_however_little_they_weigh() -> None:
+def test_overlapping_rows_are_rejected_at_any_size() -> None:
     """If each level referred to the level below a hundred times, every level would multiply the chunks by a hundred."""
     store = MemoryStore()
     ref = stored_page(store, 1, [CHUNK.row()] * FANOUT, count=FANOUT, nbytes=FANOUT * CHUNK.nbytes, end=1 << 20)
@@ -148,7 +148,7 @@ def test_a_page_that_claims_more_than_it_holds_is_refused() -> None:
             Pages(store, ARCHIVE).read(replace(ref, **values))
 
 
-def test_chunks_that_claim_more_segments_than_they_are_are_refused() -> None:
+def test_chunks_that_claim_too_many_segments_are_rejected() -> None:
     store = MemoryStore()
     shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 30, ChunkTree(tail=(replace(CHUNK, end=1 << 30),)))
     store.files[manifest_name(ARCHIVE, 1)] = Manifest(

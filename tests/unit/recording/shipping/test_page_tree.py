@@ -159,7 +159,7 @@ def test_damaged_pages_are_errors() -> None:
         None,
     ],
 )
-def test_impossible_rows_are_errors(row: object) -> None:
+def test_invalid_rows_raise(row: object) -> None:
     with pytest.raises(RecordingError):
         Chunk.of(row)
 

@@ -537,7 +537,7 @@ def test_lag_is_recorded_but_unshipped_data(tmp_path: Path) -> None:
     assert lag.lag_seconds == pytest.approx(4)
 
 
-def test_names_in_a_manifest_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
+def test_manifest_names_outside_the_archive_are_rejected(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     station.send(payloads(50))

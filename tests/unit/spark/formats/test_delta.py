@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> DeltaTable:
     return made
 
 
-def test_values_of_every_type_come_back_through_duckdb_polars_and_deltalake(tmp_path: Path) -> None:
+def test_values_of_every_type_round_trip_through_duckdb_polars_and_deltalake(tmp_path: Path) -> None:
     kinds = columns(
         date=types.DateType(),
         flag=types.BooleanType(),

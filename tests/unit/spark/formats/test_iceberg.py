@@ -130,7 +130,7 @@ def test_bounds_of_a_column_cover_all_row_groups_or_none(warehouse: Warehouse, m
     assert table.existing().scan(row_filter=GreaterThan("place", "y")).to_arrow().num_rows == 1
 
 
-def test_values_of_every_type_come_back_through_duckdb_polars_and_pyiceberg(warehouse: Warehouse) -> None:
+def test_values_of_every_type_round_trip_through_duckdb_polars_and_pyiceberg(warehouse: Warehouse) -> None:
     kinds = columns(
         date=types.DateType(),
         flag=types.BooleanType(),

@@ -41,7 +41,7 @@ def test_a_column_is_not_held_if_another_one_has_its_name(
     assert split_by_name(columns(written), ".".join, columns(before)) == (columns(held), refused)
 
 
-def test_a_chosen_name_that_a_format_cannot_hold_is_refused() -> None:
+def test_a_name_that_a_format_cannot_store_is_rejected() -> None:
     check_names(columns({"a.b": 0, "a": {"b": 0}}), "Delta", lambda path: path)
     with pytest.raises(ConfigurationError, match=r"'a.b' cannot be in Iceberg tables"):
         check_names(columns({"a.b": 0, "a": {"b": 0}}), "Iceberg", ".".join)

@@ -50,7 +50,7 @@ def test_a_clients_counters_go_with_it(driver: InvokedDriver) -> None:
     assert ready.counter_id not in driver.labels()
 
 
-def test_a_static_counter_is_the_same_for_everybody_and_stays(driver: InvokedDriver) -> None:
+def test_all_clients_share_a_static_counter_which_outlives_them(driver: InvokedDriver) -> None:
     ids = set()
     for client_id in (CLIENT, CLIENT + 1):
         found = driver.ask(

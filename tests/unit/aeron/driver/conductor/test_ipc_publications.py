@@ -74,7 +74,7 @@ def test_gives_every_counter_of_a_stream_its_key_and_label(driver: InvokedDriver
     assert driver.counters.owner_id(image.subscriber_position_id) == CLIENT
 
 
-def test_opens_the_limit_and_connects_once_somebody_subscribes(driver: InvokedDriver) -> None:
+def test_connects_and_opens_the_limit_once_subscribed(driver: InvokedDriver) -> None:
     ready = only(driver.add_publication(IPC), responses.OnPublicationReady)
     log = driver.log(ready.log_file)
     assert (log.is_connected, driver.counters.value(ready.position_limit_id)) == (False, 0)
@@ -110,7 +110,7 @@ def test_shares_a_publication_until_the_last_registration_is_gone(driver: Invoke
     assert log.end_of_stream_position == 0
 
 
-def test_gives_exclusive_publications_logs_and_sessions_of_their_own(driver: InvokedDriver) -> None:
+def test_exclusive_publications_have_their_own_logs_and_sessions(driver: InvokedDriver) -> None:
     one = only(driver.add_publication(IPC, exclusive=True), responses.OnExclusivePublicationReady)
     two = only(driver.add_publication(IPC, exclusive=True), responses.OnExclusivePublicationReady)
     assert one.log_file != two.log_file
