@@ -62,12 +62,7 @@ __all__ = [
 
 
 class Connection:
-    """One end of a bymux connection. An ``async with`` block closes it at its end, or aborts it if the block raises.
-
-    Example:
-        >>> async with bymux.aio.connect("127.0.0.1", 7000) as connection:
-        ...     print(await connection.ping())
-    """
+    """One end of a bymux connection. An ``async with`` block closes it at its end, or aborts it if the block raises."""
 
     def __init__(
         self,

@@ -23,10 +23,7 @@ PING_TIMEOUT_S = 10.0
 
 
 class Stream(BaseStream):
-    """One stream. An ``async with`` block closes it at its end, or aborts it if the block raises.
-
-    The peer is asked to stop (StopRead) only if it sends, or has sent, data that nothing reads any more. So for a handler, a
-    StopRead means that nobody needs its response.
+    """One stream: the asyncio variant of :class:`mainstem.bymux.Stream`.
 
     Example:
         >>> async with connection.open_stream() as stream:

@@ -49,11 +49,6 @@ class BymuxEngine(Lifecycle):
 
     If the specification forbids a command, it raises :class:`~mainstem.errors.LocalProtocolError` and sends nothing. After the
     connection has failed, commands raise :class:`~mainstem.errors.ClosedError`.
-
-    Example:
-        >>> connection = BymuxEngine(Role.PROACTIVE)
-        >>> connection.receive_data(data, now_ns)
-        >>> transport.write(connection.data_to_send())
     """
 
     # ---- receiving

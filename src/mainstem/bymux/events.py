@@ -1,10 +1,4 @@
-"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.StreamState`).
-
-Example:
-    >>> while (event := connection.next_event()) is not None:
-    ...     if isinstance(event, events.DataReceived):
-    ...         connection.consume(event.stream, len(event.data))
-"""
+"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.StreamState`)."""
 
 from __future__ import annotations
 

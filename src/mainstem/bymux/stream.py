@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StreamState:
-    """The handle of one stream (docs/protocols/bymux.md, 8). It stays valid after the stream has ended and its id is reused.
+    """The handle of one stream. It stays valid after the stream has ended and its id is reused.
 
     All attributes except ``owner`` are read-only for users.
 

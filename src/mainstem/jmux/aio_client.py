@@ -67,10 +67,6 @@ class ClientSession(SessionStream):
 
         Raises:
             MainstemError: The error that ended the session.
-
-        Example:
-            >>> session.write(b"whole request")
-            >>> session.finish()
         """
         session = self._handle
         self._check_writable()
@@ -83,10 +79,6 @@ class ClientSession(SessionStream):
 
         Raises:
             LocalProtocolError: The server did not request an acknowledgment, or it was already sent.
-
-        Example:
-            >>> if session.acknowledgment_required:
-            ...     session.acknowledge()
         """
         self._connection.engine.acknowledge(self._handle)
         self._connection.schedule_flush()
@@ -216,12 +208,7 @@ class _Attempts:
 
 
 class Client:
-    """Sends requests to one server: the asyncio variant of :class:`mainstem.jmux.Client`. :func:`connect` returns it.
-
-    Example:
-        >>> async with aio.connect("127.0.0.1", 7001) as client:
-        ...     print(await client.request(b"whole request"))
-    """
+    """Sends requests to one server: the asyncio variant of :class:`mainstem.jmux.Client`. :func:`connect` returns it."""
 
     def __init__(
         self,
@@ -404,7 +391,7 @@ async def open_client(address: Address, settings: Settings, timeout: float | Non
     """Return a client of the server at an address, with its first connection."""
     client = Client(address, settings=settings, timeout=timeout)
     try:
-        await client._pool.add()
+        await client._pool.free()
     except BaseException:
         await client.close()
         raise

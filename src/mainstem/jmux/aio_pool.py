@@ -117,7 +117,6 @@ class Pool:
         self._opening: asyncio.Task[Exception | None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
-        self._adding = 0  # the number of waiting calls of ``add``
         self.connections: list[ClientConnection] = []
         self.newest: ClientConnection | None = None  # the connection that was opened last, even if it has ended
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # oldest first
@@ -152,23 +151,6 @@ class Pool:
                 self._give_up_opening()
                 raise
             if error is not None:
-                raise _copy(error)
-
-    async def add(self) -> None:
-        """Open a connection, unless a session is free or the connection limit is reached. Raises the error if that fails."""
-        while True:
-            self._check_open()
-            if len(self.connections) >= self._max or any(connection.engine.can_open for connection in self.connections):
-                return
-            opening = self._open_another()
-            assert opening is not None  # the limit is not reached
-            self._adding += 1
-            try:
-                await asyncio.wait({opening})
-            finally:
-                self._adding -= 1
-                self._give_up_opening()
-            if not opening.cancelled() and (error := opening.result()) is not None:
                 raise _copy(error)
 
     def end(self, *, abort: bool = False) -> None:
@@ -210,7 +192,7 @@ class Pool:
 
     def _give_up_opening(self) -> None:
         """Cancel the connection that is being opened, if nobody waits for it."""
-        if self._opening is not None and not self.waiters and not self._adding:
+        if self._opening is not None and not self.waiters:
             self._opening.cancel()
 
     def _on_opened(self, opening: asyncio.Task[Exception | None]) -> None:

@@ -33,12 +33,7 @@ MAX_HANDLERS = MAX_SESSIONS
 
 
 class ServerSession(SessionStream):
-    """One request and its response: the asyncio variant of :class:`mainstem.jmux.ServerSession`.
-
-    Example:
-        >>> async def handler(session):
-        ...     session.write(await session.read(-1))
-    """
+    """One request and its response: the asyncio variant of :class:`mainstem.jmux.ServerSession`."""
 
     _connection: ServerConnection
     _engine: ServerEngine
@@ -66,11 +61,7 @@ class ServerSession(SessionStream):
 
     @property
     def caller_waiting(self) -> bool:
-        """Whether the client is still waiting for the response. Can be read from any thread.
-
-        False once the client has aborted the session, the connection has ended, or the response is complete. A handler that is
-        waiting is cancelled in these cases anyway; one that computes can check this.
-        """
+        """Whether the client is still waiting for the response; see :attr:`mainstem.jmux.ServerSession.caller_waiting`."""
         return not self._broken and self._connection.failure is None and self._handle.local is HalfState.OPEN
 
     async def acknowledged(self, *, timeout: float | None = None) -> bool:
@@ -104,9 +95,6 @@ class ServerSession(SessionStream):
 
         Raises:
             LocalProtocolError: Some of the request has already been read.
-
-        Example:
-            >>> session.reject("too busy")
         """
         self._handle.processing = self._any_read
         self._end(detail, partial=False)

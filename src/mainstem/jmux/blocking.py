@@ -104,12 +104,6 @@ class Client(PeerFacade[aio_client.Client]):
             ClosedError: The client is closed.
             ConnectionLost: There is no connection, and the server is unreachable.
             Timeout: The timeout passed; or there is no connection, and connecting took too long.
-
-        Example:
-            >>> with client.open_session() as session:
-            ...     session.write(b"whole request")
-            ...     session.finish()
-            ...     print(session.read(-1))
         """
 
         async def work() -> ClientSession:

@@ -1,10 +1,4 @@
-"""The events of a Jmux connection. ``session`` is the connection's own handle (:class:`.session.Session`).
-
-Example:
-    >>> while (event := connection.next_event()) is not None:
-    ...     if isinstance(event, events.DataReceived):
-    ...         connection.consume(event.session, len(event.data))
-"""
+"""The events of a Jmux connection. ``session`` is the connection's own handle (:class:`.session.Session`)."""
 
 from __future__ import annotations
 

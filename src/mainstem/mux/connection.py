@@ -110,11 +110,7 @@ class BaseConnection:
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
-        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
-
-        ``None`` without TLS. A server gets a client's certificate only if ``verify_mode`` of its context requests it; the
-        certificate has then been verified. With ``CERT_NONE`` this is empty.
-        """
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
         return None if self.transport is None else self.transport.get_extra_info("peercert")
 
     @property

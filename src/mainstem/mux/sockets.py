@@ -172,12 +172,7 @@ class _Dial:
 
 
 class Server(Generic[E]):
-    """Listening sockets and their connections, as returned by ``serve``. An ``async with`` block closes the server at its end.
-
-    Example:
-        >>> async with serve(handler, "127.0.0.1", 7000) as server:
-        ...     await server.wait()
-    """
+    """Listening sockets and their connections, as returned by ``serve``. An ``async with`` block closes the server at its end."""
 
     def __init__(
         self,

@@ -115,13 +115,12 @@ async def test_every_call_fails_if_no_connection_can_be_opened() -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("how", ["open", "add"])
-async def test_close_cancels_connecting(how: str) -> None:
+async def test_close_cancels_connecting() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
     gate.hangs = True
-    waiting = asyncio.ensure_future(client._open_session() if how == "open" else client._pool.add())
+    waiting = asyncio.ensure_future(client._open_session())
     await until(lambda: gate.connecting == 1)
     await client.close()
     assert gate.connecting == 0
@@ -159,7 +158,7 @@ async def test_connecting_is_cancelled_with_the_last_waiting_call() -> None:
     assert gate.connecting == 1
     gate.accepts = 1
     calls[1].cancel()
-    newcomers = [asyncio.ensure_future(client.open_session()), asyncio.ensure_future(client._pool.add())]
+    newcomers = [asyncio.ensure_future(client.open_session()) for _ in range(2)]
     await soon(asyncio.gather(*newcomers))
     assert gate.attempts == 2
     assert client.stats().connections == 1

@@ -104,10 +104,10 @@ async def test_connect_returns_after_the_header_or_raises() -> None:
     endpoint = SilentEndpoint()
     client = Client(endpoint, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(Timeout, match="header"):
-        await soon(client._pool.add())
+        await soon(client._pool.free())
     assert client.stats().connections == 0
     client = Client(endpoint, timeout=STALL_S)  # type: ignore[arg-type]
-    connecting = asyncio.ensure_future(client._pool.add())
+    connecting = asyncio.ensure_future(client._pool.free())
     await settle()
     assert not connecting.done()
     assert endpoint.transport is not None
@@ -115,7 +115,7 @@ async def test_connect_returns_after_the_header_or_raises() -> None:
     with pytest.raises(ConnectionLost) as caught:
         await soon(connecting)
     assert caught.value.delivery == "none"
-    connecting = asyncio.ensure_future(client._pool.add())
+    connecting = asyncio.ensure_future(client._pool.free())
     await settle()
     connecting.cancel()
     await settle()
