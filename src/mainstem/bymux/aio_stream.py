@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import timeout_of
+from mainstem.bymux import events
 from mainstem.bymux.state import HalfState
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
 from mainstem.mux.aio_stream import BaseStream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from mainstem.bymux.aio import Connection
@@ -215,7 +217,10 @@ class Stream(BaseStream):
         if self._handle.peer is HalfState.DONE:
             self._peer_done()
 
-    def _aborted(self) -> None:
+    def _on_finished(self, event: events.StreamFinished) -> None:
+        if not event.aborted:
+            self._feed_eof()
+            return
         if not self._eof and self._read_error is None:
             self._read_error = Aborted(f"stream {self.id} was aborted by {self._connection.peer_name}")
         self._wake_reader()
@@ -234,19 +239,18 @@ class Stream(BaseStream):
         if not self._closing and (self._handle.abandoned or self._eof_seen):
             self._cancel_handler()
 
-    def _read_stopped(self, lost: int) -> None:
-        """Note that the peer stopped reading; ``lost`` bytes were written here and will never be sent."""
+    def _on_read_stopped(self, event: events.StreamReadStopped) -> None:
         if self._handle.peer is HalfState.DONE:
             self._peer_done()
-        if lost:
-            error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
-            error.unsent = lost
+        if event.lost:
+            error = ClosedError(f"the peer stopped reading stream {self.id}: {event.lost} bytes were not sent")
+            error.unsent = event.lost
             self._fail_writes(error)
         elif not self._closing:
             self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
 
-    def _ended(self) -> None:
-        """Note that both halves of the stream have ended."""
+    def _on_ended(self, _: events.StreamEnded) -> None:
+        self._connection.streams.discard(self)
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
         self._wake_writers()
@@ -259,13 +263,22 @@ class Stream(BaseStream):
         self._engine.release(self._handle)
         self._connection.schedule_flush()
 
-    def _pong_received(self, rtt_ns: int) -> None:
-        """Complete the oldest :meth:`ping`. The round trip of a pong without a ping is negative."""
-        self._pings.received(rtt_ns)
+    def _on_timed_out(self, _: events.StreamTimedOut) -> None:
+        seconds = self._connection.settings.stream_ping_timeout
+        self._set_exception(Timeout(f"stream {self.id} showed no sign of life", timeout=seconds))
 
     def _set_exception(self, error: MainstemError) -> None:
         super()._set_exception(error)
         self._pings.fail(error)
+
+
+STREAM_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
+    events.StreamFinished: Stream._on_finished,
+    events.StreamReadStopped: Stream._on_read_stopped,
+    events.StreamDrained: lambda stream, _: stream._wake_writers(),
+    events.StreamEnded: Stream._on_ended,
+    events.StreamTimedOut: Stream._on_timed_out,
+}
 
 
 class PingWaiters:

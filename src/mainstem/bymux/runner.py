@@ -14,10 +14,10 @@ from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import timeout_of
 from mainstem._internal.tasks import as_coroutine_function
 from mainstem.bymux import events
-from mainstem.bymux.aio_stream import PingWaiters, Stream
+from mainstem.bymux.aio_stream import STREAM_HANDLERS, PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import HalfState
-from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError
 from mainstem.mux.connection import BaseConnection, cancel_and_wait, logger, nobody, wait_for_tasks
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Runner(BaseConnection):
 
     engine: BymuxEngine
     settings: Settings
+    _stream_handlers = STREAM_HANDLERS
 
     def __init__(
         self,
@@ -63,11 +64,6 @@ class Runner(BaseConnection):
         self._handlers = {
             events.DataReceived: self._on_data,
             events.StreamOpened: self._on_opened,
-            events.StreamFinished: self._on_stream_finished,
-            events.StreamReadStopped: self._on_read_stopped,
-            events.StreamDrained: self._on_drained,
-            events.StreamEnded: self._on_stream_ended,
-            events.StreamTimedOut: self._on_stream_timed_out,
             events.PongReceived: self._on_pong,
             events.GlobalCreditReceived: lambda _: _wake(self.openers),
             events.CreationStopped: lambda _: _wake(self.openers),
@@ -280,37 +276,11 @@ class Runner(BaseConnection):
         else:  # the stream was closed and then dropped
             self._refuse_data(event.stream)
 
-    def _on_stream_finished(self, event: events.StreamFinished) -> None:
-        if (stream := event.stream.owner()) is None:
-            return
-        if event.aborted:
-            stream._aborted()
-        else:
-            stream._feed_eof()
-
-    def _on_read_stopped(self, event: events.StreamReadStopped) -> None:
-        if (stream := event.stream.owner()) is not None:
-            stream._read_stopped(event.lost)
-
-    def _on_drained(self, event: events.StreamDrained) -> None:
-        if (stream := event.stream.owner()) is not None:
-            stream._wake_writers()
-
-    def _on_stream_ended(self, event: events.StreamEnded) -> None:
-        if (stream := event.stream.owner()) is not None:
-            self.streams.discard(stream)
-            stream._ended()
-
-    def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
-        if (stream := event.stream.owner()) is not None:
-            seconds = self.settings.stream_ping_timeout
-            stream._set_exception(Timeout(f"stream {stream.id} showed no sign of life", timeout=seconds))
-
     def _on_pong(self, event: events.PongReceived) -> None:
         if event.stream is None:
             self.pings.received(event.rtt_ns)
         elif (stream := event.stream.owner()) is not None:
-            stream._pong_received(event.rtt_ns)
+            stream._pings.received(event.rtt_ns)
 
     def _on_over(self, error: MainstemError) -> None:
         self.engine.fail(error)

@@ -63,6 +63,7 @@ class ClientConnection(JmuxConnection):
         self._header_or_end = self.loop.create_future()
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
         self._handlers[events.ResponseReceived] = self._on_response
+        self._handlers[events.SessionEnded] = self._on_session_ended
 
     async def established(self) -> None:
         """Wait for the server's header. If the connection ends first, raise its error."""
@@ -85,7 +86,8 @@ class ClientConnection(JmuxConnection):
         self._on_free()
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        super()._on_session_ended(event)
+        if (stream := event.session.owner()) is not None:
+            stream._wake_writers()
         self._on_free()
 
     def _on_over(self, error: MainstemError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
@@ -14,7 +14,7 @@ from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.session_stream import JmuxConnection, SessionStream
+from mainstem.jmux.session_stream import STREAM_HANDLERS, JmuxConnection, SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import HalfState
 from mainstem.mux.connection import cancel_and_wait, logger, nobody, wait_for_tasks
@@ -143,9 +143,9 @@ class ServerSession(SessionStream):
 
     # ---- called by the connection
 
-    def _acknowledgment_received(self, positive: bool) -> None:
+    def _on_acknowledged(self, event: events.Acknowledged) -> None:
         if self._acknowledged is not None and not self._acknowledged.done():
-            self._acknowledged.set_result(positive)
+            self._acknowledged.set_result(event.positive)
 
     def _begin(self) -> None:
         """Give up the guarantee that nothing of the request was processed, because the application is about to see it."""
@@ -178,6 +178,7 @@ class ServerConnection(JmuxConnection):
     """One connection of a server."""
 
     engine: ServerEngine
+    _stream_handlers: ClassVar = {**STREAM_HANDLERS, events.Acknowledged: ServerSession._on_acknowledged}
 
     def __init__(
         self,
@@ -195,7 +196,6 @@ class ServerConnection(JmuxConnection):
         self._waiting: deque[ServerSession] = deque()
         self._handlers[events.SessionOpened] = self._on_opened
         self._handlers[events.RequestReceived] = self._on_request
-        self._handlers[events.Acknowledged] = self._on_acknowledged
 
     async def shutdown(self, deadline: float) -> None:
         """Let running handlers finish until ``deadline`` (in loop time), then send Shutdown and end the connection."""
@@ -272,10 +272,6 @@ class ServerConnection(JmuxConnection):
             if not session._broken:
                 self._start_handler(session)
                 return
-
-    def _on_acknowledged(self, event: events.Acknowledged) -> None:
-        if (stream := event.session.owner()) is not None:
-            stream._acknowledgment_received(event.positive)
 
 
 def serve(

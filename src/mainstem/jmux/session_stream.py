@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
@@ -103,22 +104,40 @@ class SessionStream(BaseStream):
             if session.increment_due and not self._connection.flush_scheduled:
                 self._connection.schedule_flush()
 
+    def _on_aborted(self, event: events.SessionAborted) -> None:
+        how = "after it may have been processed" if event.partial else "before any of it was processed"
+        reason = event.detail.decode("utf-8", "replace")
+        error = Aborted(f"session {self.id} was aborted by the peer {how}" + (f": {reason}" if reason else ""))
+        error.delivery = Delivery.PARTIAL if event.partial else Delivery.NONE
+        self._set_exception(error)
+
+    def _on_failed(self, _: events.SessionFailed) -> None:
+        error = self._connection.failure or self._engine.failure
+        assert error is not None
+        self._set_exception(error)
+
+
+STREAM_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
+    events.DataReceived: lambda stream, event: stream._feed_data(event.data),
+    events.DataFinished: lambda stream, _: stream._feed_eof(),
+    events.SessionDrained: lambda stream, _: stream._wake_writers(),
+    events.SessionAborted: SessionStream._on_aborted,
+    events.SessionFailed: SessionStream._on_failed,
+    events.SessionEnded: lambda stream, _: stream._wake_writers(),
+}
+
 
 class JmuxConnection(BaseConnection):
     """Base class of a client's and a server's connection."""
 
     engine: ClientEngine | ServerEngine
+    _stream_handlers = STREAM_HANDLERS
+    _handle_of = attrgetter("session")
 
     def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock) -> None:
         super().__init__(engine, engine.settings, clock)
         engine.joins_events = True
         self._handlers = {
-            events.DataReceived: self._on_data,
-            events.DataFinished: self._on_data_finished,
-            events.SessionDrained: self._on_drained,
-            events.SessionAborted: self._on_aborted,
-            events.SessionFailed: self._on_failed,
-            events.SessionEnded: self._on_session_ended,
             events.ShutDown: self._on_last_message,
             events.ErrorReceived: self._on_last_message,
         }
@@ -145,37 +164,6 @@ class JmuxConnection(BaseConnection):
         self.traffic.bytes_sent += len(encoded)
         transport.write([encoded])
         return True
-
-    def _on_data(self, event: events.DataReceived) -> None:
-        if (stream := event.session.owner()) is not None:
-            stream._feed_data(event.data)
-
-    def _on_data_finished(self, event: events.DataFinished) -> None:
-        if (stream := event.session.owner()) is not None:
-            stream._feed_eof()
-
-    def _on_drained(self, event: events.SessionDrained) -> None:
-        if (stream := event.session.owner()) is not None:
-            stream._wake_writers()
-
-    def _on_aborted(self, event: events.SessionAborted) -> None:
-        if (stream := event.session.owner()) is not None:
-            how = "after it may have been processed" if event.partial else "before any of it was processed"
-            reason = event.detail.decode("utf-8", "replace")
-            message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
-            error = Aborted(message)
-            error.delivery = Delivery.PARTIAL if event.partial else Delivery.NONE
-            stream._set_exception(error)
-
-    def _on_failed(self, event: events.SessionFailed) -> None:
-        if (stream := event.session.owner()) is not None:
-            error = self.failure or self.engine.failure
-            assert error is not None
-            stream._set_exception(error)
-
-    def _on_session_ended(self, event: events.SessionEnded) -> None:
-        if (stream := event.session.owner()) is not None and stream._drainers:
-            stream._wake_writers()
 
     def _on_last_message(self, _: object) -> None:
         assert self.engine.failure is not None

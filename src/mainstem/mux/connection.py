@@ -44,7 +44,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -74,17 +75,21 @@ LINGER_S = 2.0
 class BaseConnection:
     """Base class of asyncio connections.
 
-    A subclass fills ``_handlers`` (a dict from event class to method) and implements ``_on_over``.
+    A subclass fills ``_handlers`` and ``_stream_handlers``, and implements ``_on_over``.
     """
 
     engine: BaseEngine[Any]
+    # What to call with the stream and the event, by event class, if the application still has the stream; and how to get the
+    # engine's handle for that stream from the event.
+    _stream_handlers: ClassVar[dict[type, Callable[[Any, Any], object]]] = {}
+    _handle_of: ClassVar[attrgetter[Any]] = attrgetter("stream")
 
     def __init__(self, engine: BaseEngine[Any], settings: ConnectionSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self.engine = engine
         self.settings = settings
-        self._handlers: dict[type, Callable[[Any], None]] = {}
+        self._handlers: dict[type, Callable[[Any], object]] = {}  # what to call with the event, by event class
         self.transport: Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
@@ -252,8 +257,13 @@ class BaseConnection:
         handlers = self._handlers
         while events:
             event = events.popleft()
-            if (handler := handlers.get(type(event))) is not None:
+            kind = type(event)
+            if (handler := handlers.get(kind)) is not None:
                 handler(event)
+            elif (of_stream := self._stream_handlers.get(kind)) is not None:
+                stream = self._handle_of(event).owner()
+                if stream is not None:
+                    of_stream(stream, event)
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:
         """Schedule a function in the event loop, from any thread; return False if the loop is closed."""
