@@ -126,7 +126,6 @@ def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Mes
 
 
 def bad_header(data: bytes | bytearray | memoryview, offset: int) -> str:
-    """Return the error report for a header that matches no message."""
     return f"bad message header: {bytes(data[offset : offset + 4]).hex().upper()}"
 
 

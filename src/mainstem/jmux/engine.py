@@ -233,7 +233,6 @@ class JmuxEngine(BaseEngine[events.Event]):
         return session
 
     def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
-        """Process a complete Data message."""
         session = self._receive_data_header(session_id, flags)
         length = len(body)
         if length > session.inbound:
@@ -283,7 +282,6 @@ class JmuxEngine(BaseEngine[events.Event]):
             self._receive_shutdown(detail)
 
     def _finish_data(self, session: Session, flags: int) -> None:
-        """Process the end of a request or response."""
         raise NotImplementedError
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
@@ -532,7 +530,6 @@ class JmuxEngine(BaseEngine[events.Event]):
         raise NotImplementedError
 
     def _end(self, session: Session) -> None:
-        """End a session."""
         if session.ended:
             return
         session.ended = True

@@ -41,11 +41,9 @@ class SessionStream(BaseStream):
     _engine: ClientEngine | ServerEngine
 
     async def close(self) -> None:
-        """End the session gracefully."""
         raise NotImplementedError
 
     def abort(self, detail: str = "") -> None:
-        """End the session immediately."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

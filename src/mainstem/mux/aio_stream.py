@@ -183,7 +183,6 @@ class BaseStream:
 
     @property
     def _broken(self) -> bool:
-        """Whether an error has ended reading or writing."""
         return self._read_error is not None or self._write_error is not None
 
     # ---- reading
@@ -431,13 +430,11 @@ class BaseStream:
     # ---- called by the connection
 
     def _feed_data(self, data: bytes) -> None:
-        """Add received bytes without copying them."""
         self._buffer.append(data)
         if self._reader is not None:
             self._wake_reader()
 
     def _feed_eof(self) -> None:
-        """Mark the end of the peer's bytes."""
         # An earlier error is final, because the data up to here is incomplete.
         self._eof = self._read_error is None
         if self._reader is not None:
@@ -504,7 +501,6 @@ class BaseStream:
         return self.queued
 
     def _any_written(self) -> bool:
-        """Return whether anything was written, sent or not."""
         return bool(self._handle.sent or self._unsent())
 
     def _writing_ended(self) -> bool:

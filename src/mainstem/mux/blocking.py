@@ -96,7 +96,6 @@ def open_in_thread(start: Callable[[LoopThread], Coroutine[Any, Any, F]]) -> F:
 
 
 def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> None:
-    """Put back the data that an interrupted call had read."""
     if isinstance(outcome, asyncio.IncompleteReadError):
         outcome = outcome.partial
     if isinstance(outcome, bytes):

@@ -110,12 +110,10 @@ class BaseConnection:
 
     @property
     def peer_address(self) -> Any:
-        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
         return None if self.transport is None else self.transport.get_extra_info("peername")
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
-        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
         return None if self.transport is None else self.transport.get_extra_info("peercert")
 
     @property
@@ -124,7 +122,6 @@ class BaseConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection has a transport and has not ended."""
         return self.transport is not None and not self.over
 
     @property
@@ -134,7 +131,6 @@ class BaseConnection:
 
     @property
     def ssl_object(self) -> Any:
-        """The TLS connection as an :class:`ssl.SSLObject`; ``None`` without TLS."""
         return None if self.transport is None else self.transport.get_extra_info("ssl_object")
 
     @property
@@ -151,14 +147,12 @@ class BaseConnection:
 
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
-        """Start using a transport. The transport calls this once it is connected."""
         self.transport = transport
         self.engine.peer_name = transport.peer
         self.traffic.connections_opened += 1
         self.flush()
 
     def data_received(self, data: memoryview) -> None:
-        """Process received bytes. The transport calls this and reuses the memory when the call returns."""
         if self.over:
             return
         engine = self.engine
@@ -186,12 +180,10 @@ class BaseConnection:
 
     @ends_connection_on_error
     def writing_resumed(self) -> None:
-        """Write more. The transport calls this when it has room again."""
         self.flush()
 
     @ends_connection_on_error
     def transport_lost(self, error: Exception | None) -> None:
-        """End the connection. The transport calls this at its end; ``error`` is None if the peer ended it gracefully."""
         if self.over:
             self._finish()
             return
@@ -252,7 +244,6 @@ class BaseConnection:
             self._set_timer()
 
     def dispatch(self) -> None:
-        """Call the handlers for the engine's events."""
         events = self.engine.events
         handlers = self._handlers
         while events:
@@ -311,7 +302,6 @@ class BaseConnection:
         raise NotImplementedError
 
     async def wait_ended(self) -> None:
-        """Wait until the transport is gone."""
         await asyncio.shield(self._ended)
 
     def on_ended(self, call: Callable[[], object]) -> None:

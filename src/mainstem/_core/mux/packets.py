@@ -46,7 +46,6 @@ def take_writes(data: Buffer, start: cython.longlong, most: cython.longlong) -> 
 
 
 def number(base: cython.p_const_uchar, at: cython.longlong, width: cython.longlong) -> cython.ulonglong:
-    """Return a big-endian number."""
     value: cython.ulonglong = base[at]
     index: cython.longlong = 1
     while index < width:
