@@ -25,28 +25,6 @@ MAX_CLIENTS = 32_000  # each needs two of 65,535 ports; the driver serves hundre
 class Settings:
     """The limits and timeouts of a duologue server and its clients. Times are in seconds, sizes in bytes.
 
-    Args:
-        control_port: The control port of the all-clients channel; None for the port after the server's. Client and server need
-            the same.
-        stream_id: The stream id of every stream. Client and server need the same.
-        heartbeat_timeout: Seconds without a heartbeat after which the peer is presumed dead (5), if a driver is started for this
-            end. Drivers exchange heartbeats ten times a second, even while no message is sent.
-        mtu: The longest datagram's payload (1184), a multiple of 32.
-        term_length: The length of this end's terms (64 KiB). A message has at most an eighth of it.
-        base_port: Server: the first of two ports for each of ``max_clients``; None for ten above the server's port.
-        max_clients: Server: duologues at a time (64). Also limits handlers: one that outlives its client keeps the client's place.
-        max_clients_per_address: How many of them may be from one address (4).
-        prefixes: How many bits of an address count: by default all of IPv4, the first 64 of IPv6.
-        join_timeout: Seconds that a client has to join its duologue (5).
-        left_timeout: Seconds that a duologue is kept after its client has left (0).
-        idle_timeout: Seconds after which a client that sends no message is disconnected (60); None never does.
-        closing_timeout: Seconds for the last messages of a duologue (1).
-        handshake_timeout: Seconds that a client may stay on the all-clients channel without a request (10).
-        hello_rate: Requests per second from one address that a server handles (20).
-        hello_burst: Requests at once from one address that a server handles; 0 for twice its share of duologues plus 8.
-        check_address: Whether a duologue ends if it is joined from another address than its client's (yes).
-        max_term_length: The longest terms that a server lets a client use (16 MiB).
-
     Raises:
         ConfigurationError: A value is out of range.
 
@@ -55,23 +33,59 @@ class Settings:
     """
 
     control_port: int | None = None
+    """The control port of the all-clients channel; None for the port after the server's. Client and server need the same."""
+
     stream_id: int = STREAM_ID
+    """The stream id of every stream. Client and server need the same."""
+
     heartbeat_timeout: float = 5.0
+    """Seconds without a heartbeat after which the peer is presumed dead, if a driver is started for this end. Drivers
+    exchange heartbeats ten times a second, even while no message is sent."""
+
     mtu: int = SAFE_MTU
+    """The longest datagram's payload, a multiple of 32."""
+
     term_length: int = TERM_LENGTH
+    """The length of this end's terms. A message has at most an eighth of it."""
+
     base_port: int | None = None
+    """Server: the first of two ports for each of ``max_clients``; None for ten above the server's port."""
+
     max_clients: int = 64
+    """Server: duologues at a time. Also limits handlers: one that outlives its client keeps the client's place."""
+
     max_clients_per_address: int = 4
+    """How many of them may be from one address."""
+
     prefixes: AddressPrefixes = field(default_factory=AddressPrefixes)
+    """How many bits of an address count: by default all of IPv4, the first 64 of IPv6."""
+
     join_timeout: float = 5.0
+    """Seconds that a client has to join its duologue."""
+
     left_timeout: float = 0.0
+    """Seconds that a duologue is kept after its client has left."""
+
     idle_timeout: float | None = 60.0
+    """Seconds after which a client that sends no message is disconnected; None never does."""
+
     closing_timeout: float = 1.0
+    """Seconds for the last messages of a duologue."""
+
     handshake_timeout: float = 10.0
+    """Seconds that a client may stay on the all-clients channel without a request."""
+
     hello_rate: float = 20.0
+    """Requests per second from one address that a server handles."""
+
     hello_burst: int = 0
+    """Requests at once from one address that a server handles; 0 for twice its share of duologues plus 8."""
+
     check_address: bool = True
+    """Whether a duologue ends if it is joined from another address than its client's."""
+
     max_term_length: int = 16 << 20
+    """The longest terms that a server lets a client use."""
 
     def __post_init__(self) -> None:
         if self.mtu % layout.FRAME_ALIGNMENT or not 64 <= self.mtu <= 65504:

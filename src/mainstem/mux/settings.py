@@ -43,20 +43,56 @@ class ConnectionSettings:
     """The settings that both multiplexers share."""
 
     control_limit: int = CONTROL_LIMIT
+    """Maximum bytes of responses queued because the peer does not read. If there are more, the connection fails."""
+
     read_limit: int = READ_ALL_LIMIT
+    """Maximum bytes that one ``read(-1)`` collects. If there are more, the read raises ``LimitExceeded``."""
+
     ping_interval: float | None = PING_INTERVAL_S
+    """Seconds without received data after which the peer is pinged; None switches heartbeats off."""
+
     ping_timeout: float = PING_TIMEOUT_S
+    """Seconds after such a ping without received data until the peer is presumed dead, which ends the connection with
+    ``Timeout``."""
+
     stall_timeout: float | None = STALL_TIMEOUT_S
+    """Seconds without progress after which a stream that closes, or a Jmux response that its client does not read, is
+    aborted; None means no limit."""
+
     close_timeout: float = CLOSE_TIMEOUT_S
+    """Seconds that closing waits for streams without progress, and for cancelled handlers."""
+
     handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S
+    """Seconds for the TLS handshake and the peer's first bytes; None means no limit."""
+
     max_connections: int | None = None
+    """Maximum number of connections at once. None means 1024 for a server, and 8 for a Jmux client, each with 128 sessions.
+    At a server, an ended connection counts until its handlers have ended. Another connection replaces one that has sent
+    nothing yet, or is closed if there is none."""
+
     max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS
+    """For a server: maximum number of these from one IPv4 address or IPv6 /64 network. Raise it if clients connect through
+    a proxy."""
+
     max_handlers: int = MAX_HANDLERS
+    """For a blocking server: maximum number of threads for handlers. Further streams and requests wait."""
+
     max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
+    """Maximum number of these for one address."""
+
     certificate: str | Path | None = None
+    """A PEM file with this end's certificate chain. It makes a server use TLS; a client presents it."""
+
     key: str | Path | None = None
+    """A PEM file with the certificate's private key; None if it is in the same file."""
+
     ca: str | Path | None = None
+    """For a client: a PEM file of the authorities that it trusts, which makes the client use TLS. To trust the system's
+    authorities, pass ``ssl=ssl.create_default_context()``."""
+
     client_ca: str | Path | None = None
+    """For a server: a PEM file of the authorities that must have signed the clients' certificates; None requests no client
+    certificates."""
 
     @classmethod
     def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
