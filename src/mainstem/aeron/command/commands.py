@@ -51,29 +51,29 @@ class Command(wire.Message):
     correlation_id: wire.I64
 
 
-@frozen
+COMMANDS: dict[int, type[Command]] = {}
+
+
+@wire.record(COMMANDS, CommandType.ADD_PUBLICATION)
 class AddPublication(Command):
     """A command that adds a concurrent publication, shared by all clients that add the same channel and stream."""
 
-    TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
     stream_id: wire.I32
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_EXCLUSIVE_PUBLICATION)
 class AddExclusivePublication(Command):
     """A command that adds a publication with one writer and its own log."""
 
-    TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
     stream_id: wire.I32
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_PUBLICATION)
 class RemovePublication(Command):
     """A command that removes a publication. Older clients send no flags."""
 
-    TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
     registration_id: wire.I64
     flags: wire.U64 = 0
 
@@ -83,151 +83,113 @@ class RemovePublication(Command):
         return bool(self.flags & REVOKE)
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_SUBSCRIPTION)
 class AddSubscription(Command):
     """A command that adds a subscription. The prefix ``aeron-spy:`` in the channel makes it a spy."""
 
-    TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
     registration_correlation_id: wire.I64 = -1
     stream_id: wire.I32
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_SUBSCRIPTION)
 class RemoveSubscription(Command):
-    TYPE: ClassVar[int] = CommandType.REMOVE_SUBSCRIPTION
     registration_id: wire.I64
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.CLIENT_KEEPALIVE)
 class ClientKeepalive(Command):
     """A command that keeps the client alive. Only older clients send it."""
 
-    TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
-
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_DESTINATION)
 class AddDestination(Command):
     """A command that adds a destination to a publication whose channel has ``control-mode=manual``."""
 
-    TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_DESTINATION)
 class RemoveDestination(Command):
-    TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_COUNTER)
 class AddCounter(Command):
-    TYPE: ClassVar[int] = CommandType.ADD_COUNTER
     type_id: wire.I32
     key: CounterKey
     label: CounterLabel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_COUNTER)
 class RemoveCounter(Command):
-    TYPE: ClassVar[int] = CommandType.REMOVE_COUNTER
     registration_id: wire.I64
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.CLIENT_CLOSE)
 class ClientClose(Command):
-    TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
+    """A command that ends the client and removes what it added."""
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_RCV_DESTINATION)
 class AddReceiveDestination(Command):
     """A command that adds a destination to a subscription. The channel can be udp, ipc or a spy."""
 
-    TYPE: ClassVar[int] = CommandType.ADD_RCV_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_RCV_DESTINATION)
 class RemoveReceiveDestination(Command):
-    TYPE: ClassVar[int] = CommandType.REMOVE_RCV_DESTINATION
     registration_id: wire.I64
     channel: wire.Channel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.TERMINATE_DRIVER)
 class TerminateDriver(Command):
-    TYPE: ClassVar[int] = CommandType.TERMINATE_DRIVER
     token: Token
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.ADD_STATIC_COUNTER)
 class AddStaticCounter(Command):
     """A command that adds a counter without an owner.
 
     Adding a counter with the same type and registration id again returns the same counter.
     """
 
-    TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
     registration_id: wire.I64
     type_id: wire.I32
     key: CounterKey
     label: CounterLabel
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REJECT_IMAGE)
 class RejectImage(Command):
     """A command that rejects an image. The image's sender receives the reason."""
 
-    TYPE: ClassVar[int] = CommandType.REJECT_IMAGE
     MIN_LENGTH: ClassVar[int] = 40  # the reference driver refuses a shorter record, even if the reason is empty
     image_correlation_id: wire.I64
     position: wire.I64
     reason: Reason
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.REMOVE_DESTINATION_BY_ID)
 class RemoveDestinationById(Command):
     """A command that removes a destination by the correlation id of the command that added it."""
 
-    TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION_BY_ID
     resource_registration_id: wire.I64
     destination_registration_id: wire.I64
 
 
-@frozen
+@wire.record(COMMANDS, CommandType.GET_NEXT_AVAILABLE_SESSION_ID)
 class GetNextAvailableSessionId(Command):
     """A command that requests a session id that no publication on the stream uses (control protocol 1.0.0 or later)."""
 
-    TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
     stream_id: wire.I32
 
 
-COMMANDS: dict[int, type[Command]] = {
-    cls.TYPE: cls
-    for cls in (
-        AddPublication,
-        AddExclusivePublication,
-        RemovePublication,
-        AddSubscription,
-        RemoveSubscription,
-        ClientKeepalive,
-        AddDestination,
-        RemoveDestination,
-        AddCounter,
-        RemoveCounter,
-        ClientClose,
-        AddReceiveDestination,
-        RemoveReceiveDestination,
-        TerminateDriver,
-        AddStaticCounter,
-        RejectImage,
-        RemoveDestinationById,
-        GetNextAvailableSessionId,
-    )
-}
 UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of docs/protocols/aeron.md, 6.1
 
 

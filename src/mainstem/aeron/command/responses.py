@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from mainstem._internal.frozen import frozen
 from mainstem.aeron.command import wire
@@ -41,9 +41,11 @@ class Response(wire.Message):
     """The common base class. Clients select their responses by the ids in them."""
 
 
-@frozen
+RESPONSES: dict[int, type[Response]] = {}
+
+
+@wire.record(RESPONSES, ResponseType.ON_ERROR)
 class OnError(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_ERROR
     offending_correlation_id: wire.I64
     error_code: wire.I32
     message: Message
@@ -54,11 +56,10 @@ class OnError(Response):
         return ErrorCode(self.error_code)
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_AVAILABLE_IMAGE)
 class OnAvailableImage(Response):
     """A response that announces a readable stream, with its log and the subscriber's position counter."""
 
-    TYPE: ClassVar[int] = ResponseType.ON_AVAILABLE_IMAGE
     image_correlation_id: wire.I64
     session_id: wire.I32
     stream_id: wire.I32
@@ -68,14 +69,13 @@ class OnAvailableImage(Response):
     source_identity: wire.Text
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_PUBLICATION_READY)
 class OnPublicationReady(Response):
     """A response that announces a writable publication, with its log and its limit counter.
 
     ``original_registration_id`` differs from the command's id if the publication is shared.
     """
 
-    TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_READY
     correlation_id: wire.I64
     original_registration_id: wire.I64
     session_id: wire.I32
@@ -85,74 +85,64 @@ class OnPublicationReady(Response):
     log_file: wire.Text
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_EXCLUSIVE_PUBLICATION_READY)
 class OnExclusivePublicationReady(OnPublicationReady):
     """A response like `OnPublicationReady`, for an exclusive publication."""
 
-    TYPE: ClassVar[int] = ResponseType.ON_EXCLUSIVE_PUBLICATION_READY
 
-
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_OPERATION_SUCCESS)
 class OnOperationSuccess(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_OPERATION_SUCCESS
     correlation_id: wire.I64
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_UNAVAILABLE_IMAGE)
 class OnUnavailableImage(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_IMAGE
     image_correlation_id: wire.I64
     subscription_registration_id: wire.I64
     stream_id: wire.I32
     channel: wire.Text
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_SUBSCRIPTION_READY)
 class OnSubscriptionReady(Response):
     """A response that announces a subscription. ``channel_status_id`` is -1 for IPC."""
 
-    TYPE: ClassVar[int] = ResponseType.ON_SUBSCRIPTION_READY
     correlation_id: wire.I64
     channel_status_id: wire.I32
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_COUNTER_READY)
 class OnCounterReady(Response):
     """A response that announces an allocated counter.
 
     For a client's heartbeat counter, the correlation id is the client id.
     """
 
-    TYPE: ClassVar[int] = ResponseType.ON_COUNTER_READY
     correlation_id: wire.I64
     counter_id: wire.I32
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_UNAVAILABLE_COUNTER)
 class OnUnavailableCounter(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_COUNTER
     registration_id: wire.I64
     counter_id: wire.I32
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_CLIENT_TIMEOUT)
 class OnClientTimeout(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_CLIENT_TIMEOUT
     client_id: wire.I64
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_STATIC_COUNTER)
 class OnStaticCounter(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_STATIC_COUNTER
     correlation_id: wire.I64
     counter_id: wire.I32
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_PUBLICATION_ERROR)
 class OnPublicationError(Response):
     """A response that reports that a receiver rejected a publication's stream."""
 
-    TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_ERROR
     registration_id: wire.I64
     destination_registration_id: wire.I64
     session_id: wire.I32
@@ -180,31 +170,10 @@ class OnPublicationError(Response):
         return ""
 
 
-@frozen
+@wire.record(RESPONSES, ResponseType.ON_NEXT_AVAILABLE_SESSION_ID)
 class OnNextAvailableSessionId(Response):
-    TYPE: ClassVar[int] = ResponseType.ON_NEXT_AVAILABLE_SESSION_ID
     correlation_id: wire.I64
     session_id: wire.I32
-
-
-RESPONSES: dict[int, type[Response]] = {
-    cls.TYPE: cls
-    for cls in (
-        OnError,
-        OnAvailableImage,
-        OnPublicationReady,
-        OnOperationSuccess,
-        OnUnavailableImage,
-        OnExclusivePublicationReady,
-        OnSubscriptionReady,
-        OnCounterReady,
-        OnUnavailableCounter,
-        OnClientTimeout,
-        OnStaticCounter,
-        OnPublicationError,
-        OnNextAvailableSessionId,
-    )
-}
 
 
 def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:

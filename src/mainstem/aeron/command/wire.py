@@ -6,10 +6,25 @@ An int32 length precedes each text and byte string. Texts are UTF-8 and, like fi
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_type_hints,
+)
 
 from mainstem._internal.frozen import MISSING, fields_of, frozen
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+M = TypeVar("M", bound="Message")
 
 MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
 
@@ -107,6 +122,18 @@ class Message:
     @classmethod
     def _malformed(cls, name: str, why: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"malformed {cls.__name__}: {name}: {why}", rule=name, code=MALFORMED_COMMAND)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(kinds: dict[int, type[Any]], type_id: int) -> Callable[[type[M]], type[M]]:
+    """Make a class the record with this type id, and enter it in ``kinds``."""
+
+    def make(cls: type[M]) -> type[M]:
+        kinds[type_id] = made = frozen(cls)
+        made.TYPE = type_id
+        return made
+
+    return make
 
 
 _LAYOUTS: dict[type[Any], tuple[tuple[str, Fixed | Counted, bool], ...]] = {}
