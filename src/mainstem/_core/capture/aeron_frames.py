@@ -371,7 +371,7 @@ class CaptureDecoder:
         self.rows.put(ROW_RECEIVER_ID, get64(base, o + ERR_RECEIVER_ID_OFFSET))
         if get8(base, o + FRAME_FLAGS_OFFSET) & ERR_FLAG_GROUP_TAG:
             self.rows.put(ROW_GROUP_TAG, get64(base, o + ERR_GROUP_TAG_OFFSET))
-        self.rows.put(ROW_ERROR_CODE, get32(base, o + ERR_CODE_OFFSET))
+        self.rows.put(ROW_ERROR_CODE, get32(base, o + ERR_ERROR_CODE_OFFSET))
         size = min(min(max(size, 0), ERR_MAX_TEXT_LENGTH), available - ERR_TEXT_OFFSET)
         self.rows.put_text(base, o + ERR_TEXT_OFFSET, size)
 

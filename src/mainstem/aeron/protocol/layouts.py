@@ -52,93 +52,52 @@ class FrameLayout(NamedTuple):
         return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
 
 
-def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
-    """Create a layout from offsets and formats. Gaps are skipped."""
-    form, end = "<", 0
-    for offset, code in fields.values():
+_LONG = {"reserved_value", "receiver_id", "group_tag", "echo_timestamp", "reception_delta"}
+
+
+def _layout(name: str, length: int, fields: str, *, prefix: str = "") -> FrameLayout:
+    """Create a layout from the offsets in ``_core/layout.py``: int64 fields are ``_LONG``, all others int32. Gaps are skipped."""
+    names, form, end = fields.split(), "<", 0
+    for field in names:
+        offset = getattr(layout, f"{prefix or name}_{field.upper()}_OFFSET")
+        code = "q" if field in _LONG else "i"
         form += f"{offset - end}x{code}"
         end = offset + Struct(f"<{code}").size
     assert end <= length, f"the fields of {name} take {end} bytes of {length}"
-    return FrameLayout(name, length, tuple(fields), Struct(form))
+    return FrameLayout(name, length, tuple(names), Struct(form))
 
 
-_I32, _I64 = "i", "q"
 _DATA = _layout(
-    "DATA",
-    layout.DATA_HEADER_LENGTH,
-    term_offset=(layout.FRAME_TERM_OFFSET_OFFSET, _I32),
-    session_id=(layout.FRAME_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.FRAME_STREAM_ID_OFFSET, _I32),
-    term_id=(layout.FRAME_TERM_ID_OFFSET, _I32),
-    reserved_value=(layout.FRAME_RESERVED_VALUE_OFFSET, _I64),
+    "DATA", layout.DATA_HEADER_LENGTH, "term_offset session_id stream_id term_id reserved_value", prefix="FRAME"
 )
 _SM = _layout(
     "SM",
     layout.SM_LENGTH,
-    session_id=(layout.SM_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.SM_STREAM_ID_OFFSET, _I32),
-    consumption_term_id=(layout.SM_CONSUMPTION_TERM_ID_OFFSET, _I32),
-    consumption_term_offset=(layout.SM_CONSUMPTION_TERM_OFFSET_OFFSET, _I32),
-    receiver_window=(layout.SM_RECEIVER_WINDOW_OFFSET, _I32),
-    receiver_id=(layout.SM_RECEIVER_ID_OFFSET, _I64),
+    "session_id stream_id consumption_term_id consumption_term_offset receiver_window receiver_id",
 )
 _SETUP = _layout(
     "SETUP",
     layout.SETUP_LENGTH,
-    term_offset=(layout.SETUP_TERM_OFFSET_OFFSET, _I32),
-    session_id=(layout.SETUP_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.SETUP_STREAM_ID_OFFSET, _I32),
-    initial_term_id=(layout.SETUP_INITIAL_TERM_ID_OFFSET, _I32),
-    active_term_id=(layout.SETUP_ACTIVE_TERM_ID_OFFSET, _I32),
-    term_length=(layout.SETUP_TERM_LENGTH_OFFSET, _I32),
-    mtu=(layout.SETUP_MTU_OFFSET, _I32),
-    ttl=(layout.SETUP_TTL_OFFSET, _I32),
+    "term_offset session_id stream_id initial_term_id active_term_id term_length mtu ttl",
 )
 
 LAYOUTS: Mapping[int, FrameLayout] = {
     FrameType.PAD: _DATA._replace(name="PAD"),
     FrameType.DATA: _DATA,
-    FrameType.NAK: _layout(
-        "NAK",
-        layout.NAK_LENGTH,
-        session_id=(layout.NAK_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.NAK_STREAM_ID_OFFSET, _I32),
-        term_id=(layout.NAK_TERM_ID_OFFSET, _I32),
-        term_offset=(layout.NAK_TERM_OFFSET_OFFSET, _I32),
-        length=(layout.NAK_LENGTH_OFFSET, _I32),
-    ),
+    FrameType.NAK: _layout("NAK", layout.NAK_LENGTH, "session_id stream_id term_id term_offset length"),
     FrameType.STATUS_MESSAGE: _SM,
     FrameType.ERROR: _layout(
-        "ERR",
-        layout.ERR_LENGTH,
-        session_id=(layout.ERR_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.ERR_STREAM_ID_OFFSET, _I32),
-        receiver_id=(layout.ERR_RECEIVER_ID_OFFSET, _I64),
-        group_tag=(layout.ERR_GROUP_TAG_OFFSET, _I64),
-        error_code=(layout.ERR_CODE_OFFSET, _I32),
-        text_length=(layout.ERR_TEXT_LENGTH_OFFSET, _I32),
+        "ERR", layout.ERR_LENGTH, "session_id stream_id receiver_id group_tag error_code text_length"
     ),
     FrameType.SETUP: _SETUP,
     FrameType.RTTM: _layout(
-        "RTTM",
-        layout.RTTM_LENGTH,
-        session_id=(layout.RTTM_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.RTTM_STREAM_ID_OFFSET, _I32),
-        echo_timestamp=(layout.RTTM_ECHO_TIMESTAMP_OFFSET, _I64),
-        reception_delta=(layout.RTTM_RECEPTION_DELTA_OFFSET, _I64),
-        receiver_id=(layout.RTTM_RECEIVER_ID_OFFSET, _I64),
+        "RTTM", layout.RTTM_LENGTH, "session_id stream_id echo_timestamp reception_delta receiver_id"
     ),
-    FrameType.RESOLUTION: _layout("RES", layout.RES_HEADER_LENGTH),
+    FrameType.RESOLUTION: _layout("RES", layout.RES_HEADER_LENGTH, ""),
     FrameType.ATS_DATA: _DATA._replace(name="ATS_DATA"),
     FrameType.ATS_SETUP: _SETUP._replace(name="ATS_SETUP"),
     FrameType.ATS_STATUS_MESSAGE: _SM._replace(name="ATS_SM"),
-    FrameType.RESPONSE_SETUP: _layout(
-        "RSP_SETUP",
-        layout.RSP_SETUP_LENGTH,
-        session_id=(layout.RSP_SETUP_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.RSP_SETUP_STREAM_ID_OFFSET, _I32),
-        response_session_id=(layout.RSP_SETUP_RESPONSE_SESSION_ID_OFFSET, _I32),
-    ),
+    FrameType.RESPONSE_SETUP: _layout("RSP_SETUP", layout.RSP_SETUP_LENGTH, "session_id stream_id response_session_id"),
 }
 
 
