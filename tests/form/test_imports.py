@@ -109,7 +109,7 @@ ALLOWED: dict[str, set[str]] = {
     "mux/sockets.py": {"asyncio", "socket", "ssl"},
     "mux/tls.py": {"ssl"},
     "recording/tiered_archive.py": {"threading"},
-    "store/call.py": {"threading"},
+    "store/threads.py": {"threading"},
     "store/http.py": {"ssl", "threading"},
     "store/retry.py": {"random", "time"},
     "bymux/tunnel_token.py": {"asyncio"},

@@ -135,28 +135,16 @@ class RecordingDescriptor:
         return StreamLife(self.control_session_id, self.correlation_id)
 
     def encode(self) -> bytes:
-        """Encode the descriptor without the entry header and padding (docs/protocols/recordings.md).
-
-        Returns:
-            The bytes, little-endian.
-        """
+        """Return the descriptor's bytes, little-endian, without the entry header and padding (docs/protocols/recordings.md)."""
         fixed = _FIXED.pack(*(getattr(self, name) for name in _FIXED_FIELDS))
         encoded = [getattr(self, name).encode("ascii", "replace") for name in _TEXT_FIELDS]
         return fixed + b"".join(_LENGTH.pack(len(text)) + text for text in encoded)
 
     @classmethod
     def decode(cls, data: bytes, entry_offset: int = -1) -> RecordingDescriptor:
-        """Decode an entry of the catalog.
+        """Return the descriptor in ``data``, the bytes of an entry after its header. ``entry_offset`` is for error messages.
 
-        Args:
-            data: The entry's bytes after its header.
-            entry_offset: The offset of the entry in the catalog, for error messages; -1 if there is none.
-
-        Returns:
-            The descriptor.
-
-        Raises:
-            RecordingError: There are too few bytes, or a string extends past their end.
+        Raises RecordingError if there are too few bytes, or a string extends past their end.
         """
         try:
             values: dict[str, Any] = dict(zip(_FIXED_FIELDS, _FIXED.unpack_from(data, 0), strict=True))
@@ -174,13 +162,7 @@ class RecordingDescriptor:
         return cls(**values, entry_offset=entry_offset)
 
     def check(self) -> None:
-        """Check that the id, lengths, positions and times are valid.
-
-        ``read_catalog`` checks its results, so readers can compute with them.
-
-        Raises:
-            RecordingError: A value is invalid; the error names the recording, the value and its limits.
-        """
+        """Raise RecordingError if the id, a length, a position or a time is invalid. ``read_catalog`` checks what it returns."""
         if problem := self._problem():
             raise RecordingError(f"recording {self.recording_id}: {problem}")
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.store.prefetch import AHEAD, fetching
+from mainstem.store.threads import AHEAD, fetching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,6 +16,7 @@ import struct
 import zlib
 from bisect import bisect_left
 from collections import OrderedDict
+from contextlib import closing
 from dataclasses import dataclass
 from mmap import PROT_READ, PROT_WRITE
 from typing import TYPE_CHECKING
@@ -422,11 +423,8 @@ def warn_without_index(error: CorruptIndexError) -> None:
 def damage_of(directory: Path, recording_id: int) -> str:
     """Return what is wrong with a local recording's index; an empty string if it is valid or missing."""
     try:
-        recorded = LocalIndex(directory, recording_id)
-        try:
-            assert recorded.recorded_position >= 0
-        finally:
-            recorded.close()
+        with closing(LocalIndex(directory, recording_id)) as index:
+            assert index.recorded_position >= 0
     except CorruptIndexError as error:
         return str(error)
     except RecordingError:

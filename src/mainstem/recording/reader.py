@@ -15,8 +15,8 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import find_end
 from mainstem.recording.catalog import NULL, RecordingDescriptor
-from mainstem.recording.ends import find_end
 from mainstem.recording.segments import BYTES_PER_RELEASE, check_whole, first_segment_base, segment_base
 
 if TYPE_CHECKING:
@@ -119,7 +119,6 @@ class RecordingReader:
         self._owns_archive = owns_archive
         self._index: RecordingIndex | None = None
         self._is_released = True
-        self._open_positions()
         self._segments: OrderedDict[int, ArchiveSegment] = OrderedDict()
         self._walked = 0
         self._counted: Progress | None = None
@@ -153,15 +152,12 @@ class RecordingReader:
 
     @property
     def index(self) -> RecordingIndex | None:
-        """The recorded position and the index, or None if the recording has no index."""
+        """The recorded position and the index, or None if the recording has no index. It is opened when it is first used."""
         if self._is_released:
-            self._open_positions()
+            self._index, self._is_released = self.archive.index(self.descriptor), False
+            if self._index is not None and self._index.has_file:
+                self._note_opened()
         return self._index
-
-    def _open_positions(self) -> None:
-        self._index, self._is_released = self.archive.index(self.descriptor), False
-        if self._index is not None and self._index.has_file:
-            self._note_opened()
 
     def _note_opened(self) -> None:
         if self._open_files is not None:
@@ -172,11 +168,7 @@ class RecordingReader:
             self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
-        """Use the catalog's current entry after the recording has ended or was extended.
-
-        Args:
-            descriptor: The entry, as ``read_catalog`` returns it.
-        """
+        """Use ``descriptor``, the catalog's current entry, after the recording has ended or was extended."""
         self.descriptor = descriptor
 
     @property
@@ -220,16 +212,9 @@ class RecordingReader:
         return position
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Return where reading can continue after a problem: the next available index entry or segment.
+        """Return where reading up to ``end`` can continue after a problem at ``position``.
 
-        Messages do not cross terms, so each segment begins between two messages.
-
-        Args:
-            position: The position of the problem.
-            end: The end of the range that is read.
-
-        Returns:
-            A position between two messages after ``position``, or ``end``.
+        This is the next available index entry or segment, because messages do not cross terms, or ``end``.
         """
         lengths = self.archive.segments(self.descriptor)
         boundaries = [base for base in lengths if position < base < end]
@@ -241,18 +226,10 @@ class RecordingReader:
         return min(boundaries, default=end)
 
     def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
-        """Yield the memory of ``[start, end)``: one range per segment, or one per range fetched from a store.
+        """Return the memory from ``start``, a frame boundary, to ``end``: a range per segment, or per range fetched from a store.
 
-        Args:
-            start: A frame boundary.
-            end: The position to stop at.
-
-        Yields:
-            Ranges of whole frames, ascending. In a mapped file they are valid until the reader is closed, in a remote one until
-                the next range.
-
-        Raises:
-            RecordingError: A segment is missing or too short.
+        A range has whole frames. In a mapped file it is valid until the reader is closed, in a remote one until the next range.
+        Raises RecordingError if a segment is missing or too short.
         """
         position = start
         while position < end:
@@ -294,17 +271,9 @@ class RecordingReader:
         return segment
 
     def checksum(self, start: int, end: int) -> int:
-        """Return the CRC-32 of the bytes ``[start, end)``, computed like those in the index.
+        """Return the CRC-32 of the bytes from ``start`` to ``end``, computed like those in the index.
 
-        Args:
-            start: A frame boundary.
-            end: The position to stop at.
-
-        Returns:
-            The checksum.
-
-        Raises:
-            RecordingError: A segment is missing or too short.
+        Raises RecordingError if a segment is missing or too short.
         """
         value = 0
         for run in self.ranges(start, end):
@@ -314,18 +283,10 @@ class RecordingReader:
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walk ``[start, end)`` frame by frame until ``end``, a number of messages, or a problem.
+        """Walk the frames from ``start``, where a message starts, to ``end``, a number of messages, or a problem.
 
-        Args:
-            start: Where a message starts.
-            end: The position to stop at.
-            max_messages: The number of messages to stop after; None for no limit.
-
-        Returns:
-            The end of the last whole message, and the number of messages that ended.
-
-        Raises:
-            RecordingError: A segment is missing.
+        Return the end of the last whole message, and the number of messages that ended, at most ``max_messages``. Raises
+        RecordingError if a segment is missing.
         """
         walk, position, messages = FrameWalk(), start, 0
         walk.term_mask = self.descriptor.term_buffer_length - 1
@@ -340,19 +301,10 @@ class RecordingReader:
         return Progress(position, messages)
 
     def advance(self, start: int, end: int, *, max_bytes: int | None = None, max_messages: int | None = None) -> int:
-        """Return the end of the last whole message in ``[start, end)`` within limits.
+        """Return the end of the last whole message between ``start`` and ``end`` within limits; ``start`` if no message ends.
 
-        Args:
-            start: Where a message starts.
-            end: The position to stop at.
-            max_bytes: The maximum number of bytes. A single message can exceed it. None for no limit.
-            max_messages: The maximum number of messages; None for no limit.
-
-        Returns:
-            A position between two messages; ``start`` if no message ends.
-
-        Raises:
-            RecordingError: A segment is missing.
+        There are at most ``max_messages``, and ``max_bytes`` unless the first message is longer. Raises RecordingError if a
+        segment is missing.
         """
         target = end if max_bytes is None else min(end, start + max_bytes)
         if target <= start:
@@ -379,30 +331,16 @@ class RecordingReader:
         return progress.position
 
     def messages_before(self, position: int) -> int:
-        """Return how many messages of the recording end at or before a position.
+        """Return how many messages of the recording end at or before ``position``.
 
-        Args:
-            position: A stream position.
-
-        Returns:
-            The number of messages.
-
-        Raises:
-            RecordingError: A segment is missing.
+        Raises RecordingError if a segment is missing.
         """
         return self.count_before(position).messages
 
     def count_before(self, position: int) -> Progress:
-        """Return how many messages end at or before a position, and where the last of them ends.
+        """Return how many messages end at or before ``position``, and where the last of them ends.
 
-        Args:
-            position: A stream position.
-
-        Returns:
-            The count and that end, which is ``position`` itself if it is between two messages.
-
-        Raises:
-            RecordingError: A segment is missing.
+        That is ``position`` itself if it is between two messages. Raises RecordingError if a segment is missing.
         """
         if self._counted is not None and self._counted.position == position:
             return self._counted
@@ -416,15 +354,9 @@ class RecordingReader:
         return Progress(progress.position, progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """Split ``[start, end)`` into ranges of about equal size that start at the start of a message.
+        """Split the range from ``start`` to ``end`` into up to ``parts`` ranges of about equal size, and return their bounds.
 
-        Args:
-            start: Where a message starts.
-            end: The position to stop at.
-            parts: The maximum number of ranges.
-
-        Returns:
-            Pairs of start and end. Everything after a problem is in one range, so that the reader of the range finds it.
+        Each begins where a message starts. Everything after a problem is in one range, so that the reader of the range finds it.
         """
         borders = [start]
         for i in range(1, parts):
@@ -477,16 +409,10 @@ class RecordingReader:
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
-        """Return where the rows with a time, or a later one, begin.
+        """Return where the rows recorded at ``time_ns`` (epoch) or later begin; None if there are no such rows yet.
 
-        A row has the time of the index entry before it, so this is exact for rows. If ``has_times`` is false, the start of
-        the recording is the only known time and applies to all rows.
-
-        Args:
-            time_ns: Epoch time in nanoseconds.
-
-        Returns:
-            A position; None if there are no such rows yet.
+        A row has the time of the index entry before it, so this is exact for rows. If ``has_times`` is false, the start of the
+        recording is the only known time and applies to all rows.
         """
         if self.index is not None and self.index.count:
             entry = self.index.at_time(time_ns)

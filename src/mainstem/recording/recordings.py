@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import RecordingError
@@ -176,17 +176,13 @@ def open_recordings(location: Path | str, store_options: Mapping[str, str] | Non
         >>> with open_recordings("s3://bucket/tides") as recordings:
         ...     recordings.scan(["stream_id", "length"]).to_arrow()
     """
-    with ExitStack() as stack:
-        archives = open_archives(location, ReadOptions.parse(store_options))
-        for archive in archives:
-            stack.callback(archive.close)
+    with _opened(location, store_options) as archives:
         open_files = OpenFiles()
         readers = [
-            stack.enter_context(RecordingReader(archive, descriptor, open_files=open_files))
+            RecordingReader(archive, descriptor, open_files=open_files)
             for archive in archives
             for descriptor in archive.recordings()
         ]
-        stack.pop_all()
     return Recordings(readers, archives)
 
 
@@ -210,10 +206,7 @@ def open_recording(
     Example:
         ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
     """
-    with ExitStack() as stack:
-        archives = open_archives(location, ReadOptions.parse(store_options))
-        for archive in archives:
-            stack.callback(archive.close)
+    with _opened(location, store_options) as archives:
         matches = [
             (archive, descriptor)
             for archive in archives
@@ -225,7 +218,16 @@ def open_recording(
         if len(matches) > 1:
             urls = ", ".join(archive.url for archive, _ in matches)
             raise RecordingError(f"{location} has several recordings {recording_id}, of these archives: {urls}")
-        reader = RecordingReader(*matches[0], owns_archive=True)
-        # The reader's archive shares its store with the other archives, and is closed with the reader.
+    # The reader's archive shares its store with the other archives, and is closed with the reader.
+    return RecordingReader(*matches[0], owns_archive=True)
+
+
+@contextmanager
+def _opened(location: Path | str, store_options: Mapping[str, str] | None) -> Iterator[list[Archive]]:
+    """Yield the archives at a location, and close them if the block fails."""
+    with ExitStack() as stack:
+        archives = open_archives(location, ReadOptions.parse(store_options))
+        for archive in archives:
+            stack.callback(archive.close)
+        yield archives
         stack.pop_all()
-    return reader

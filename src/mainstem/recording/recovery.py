@@ -23,9 +23,8 @@ from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import local_archive
+from mainstem.recording.archive import find_end, local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
-from mainstem.recording.ends import find_end
 from mainstem.recording.index import IndexRepair, damage_of, index_file, is_as_recorded, open_index
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.segments import SegmentMemory, check_whole, segment_base, segment_name, stored_runs

@@ -18,8 +18,8 @@ from mainstem._core.log.checksums import end_of_same
 from mainstem._core.log.columns import FrameWalk
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import find_end
 from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
-from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.frame_checksums import FrameChecksums
 from mainstem.recording.index import damage_of, is_as_recorded

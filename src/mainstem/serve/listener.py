@@ -48,13 +48,11 @@ class ConnectionGuard(asyncio.Protocol):
         self._is_busy = self._has_more = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer for the first request."""
         self._transport = cast("asyncio.Transport", transport)
         self._start_timer()
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Start the timer for a request at its first byte."""
         if self._is_busy:
             self._has_more = True
         else:
@@ -71,7 +69,6 @@ class ConnectionGuard(asyncio.Protocol):
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer, and stop counting the connection."""
         self._stop_timer()
         self._on_lost()
         self.inner.connection_lost(exc)
@@ -103,8 +100,6 @@ class ConnectionGuard(asyncio.Protocol):
 
 
 class Listener:
-    """Accepts connections for one HTTP server."""
-
     def __init__(
         self,
         listening: Sequence[socket.socket],
@@ -124,7 +119,6 @@ class Listener:
         return self._guards.get(protocol)
 
     def start(self) -> None:
-        """Start accepting connections."""
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             listening.setblocking(False)

@@ -19,7 +19,6 @@ class ServerMetrics:
         self.refused: Counter[str] = Counter()
 
     def render(self) -> str:
-        """Return the counters as text, one per line."""
         lines = [
             "# TYPE mainstem_serve_connections gauge",
             f"mainstem_serve_connections {self.connections}",

@@ -75,8 +75,6 @@ class Response(web.StreamResponse):
 
 
 class BytesResponse(Response):
-    """A response from memory."""
-
     def __init__(
         self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, body: bytes
     ) -> None:
@@ -84,7 +82,6 @@ class BytesResponse(Response):
         self._bytes = body
 
     async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
-        """Send the bytes."""
         step = self.limits.chunk_bytes
         for at in range(0, len(self._bytes), step):
             await self.send_piece(self._bytes[at : at + step])
@@ -152,5 +149,4 @@ class FileResponse(Response):
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a JSON document without whitespace."""
     return json.dumps(value, separators=(",", ":")).encode()

@@ -27,22 +27,10 @@ if TYPE_CHECKING:
 
 
 class RecordingServer:
-    """Serves one directory, read-only, on the running event loop.
+    """Serves one directory, read-only, on the running event loop. The directory need not contain recordings yet.
 
-    Args:
-        directory: The directory of the recordings. It need not contain any yet.
-        host: The address or name to listen on.
-        port: The port; 0 for any.
-        access: The tokens that give access. Default: no token is needed.
-        tls: The context with certificate and key; None for no TLS.
-        limits: The limits of the server.
-        insecure: Whether to listen on an address that other hosts can reach, without TLS and a token.
-
-    Raises:
-        ConfigurationError: It cannot listen on the address, or must not do so without TLS and a token.
-
-    Example:
-        ``async with RecordingServer(Path("tides"), "127.0.0.1", 8480) as server: print(server.url)``
+    Without ``access``, no token is needed. ``insecure`` allows an address that other hosts can reach without TLS and a token.
+    Raises ConfigurationError if it cannot listen on the address, or must not do so.
     """
 
     def __init__(
@@ -88,7 +76,6 @@ class RecordingServer:
         await self.close()
 
     async def start(self) -> None:
-        """Start accepting connections."""
         limits = self.limits
         self._server = web.Server(
             self._handle,
@@ -138,7 +125,6 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Close the sockets of a server. Idempotent."""
     for sock in sockets:
         sock.close()
 

@@ -93,11 +93,9 @@ class RemoteFiles:
         return name
 
     def local_path(self, name: str = "") -> Path | None:  # noqa: ARG002
-        """Return None: no file can be mapped."""
         return None
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    def close(self) -> None: ...
 
 
 def read_all(store: Store, name: str, *, limit: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from mainstem.store.prefetch import fetching
+from mainstem.store.threads import fetching
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]

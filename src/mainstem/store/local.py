@@ -157,8 +157,7 @@ class LocalStore:
     def local_path(self, name: str = "") -> Path | None:
         return self._path(name) if name else self.directory
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    def close(self) -> None: ...
 
 
 def _pieces(data: bytes | Path) -> Iterator[bytes]:

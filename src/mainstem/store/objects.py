@@ -19,9 +19,9 @@ from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store import credentials
 from mainstem.store import retry as policy
 from mainstem.store.base import RemoteFiles, StoredFile
-from mainstem.store.call import interruptible
 from mainstem.store.options import azure_options, gcs_options, s3_options
 from mainstem.store.retry import Retry, TransientError, mapped_errors, sentence
+from mainstem.store.threads import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -30,8 +30,7 @@ from mainstem.recording import (
 from mainstem.recording import (
     open_archives as opening,
 )
-from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive, local_archive
-from mainstem.recording.ends import find_end
+from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive, find_end, local_archive
 from mainstem.recording.index import BLOCK_LENGTH
 from mainstem.recording.open_archives import ReadOptions, open_archives
 
@@ -294,11 +293,11 @@ def test_a_failed_open_leaves_nothing_open(tmp_path: Path, counted: list[Counted
     with pytest.raises(RecordingError, match="holds no recordings"):
         open_recordings(tmp_path / "none")
     assert not counted
-    # The first recording is already open when the second one fails.
+    # An index is opened when it is needed to read its recording.
     (tmp_path / "rec" / "1.mainstem-positions").unlink()
     (tmp_path / "rec" / "1.mainstem-positions").mkdir()
-    with pytest.raises(RecordingError):
-        open_recordings(tmp_path / "rec")
+    with open_recordings(tmp_path / "rec") as recordings, pytest.raises(RecordingError, match="directory"):
+        recordings.scan().to_arrow()
     assert not counted
 
 

@@ -15,8 +15,7 @@ from tests.support.waiting import STALL_S
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, RecordingReader, batches, find_problems, read_catalog
-from mainstem.recording.archive import local_archive
-from mainstem.recording.ends import find_end
+from mainstem.recording.archive import find_end, local_archive
 from mainstem.recording.index import LocalIndex, index_file
 from mainstem.recording.segments import SegmentMemory, segment_name
 

@@ -6,9 +6,8 @@ import pytest
 from tests.support.streams import Stream, aligned
 
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import local_archive
+from mainstem.recording.archive import find_end, local_archive
 from mainstem.recording.catalog import RecordingDescriptor
-from mainstem.recording.ends import find_end
 from mainstem.recording.segments import (
     SegmentWriter,
     first_segment_base,

@@ -18,7 +18,7 @@ from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.recording.rows.schema import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 # -- bounds of a condition ---------------------------------------------------------------------------------------------
@@ -62,22 +62,15 @@ class PredicateBounds:
     recorded_at: Range = Range()
 
     def __and__(self, other: PredicateBounds) -> PredicateBounds:
-        return PredicateBounds(
-            _both(self.recording_id, other.recording_id),
-            _both(self.stream_id, other.stream_id),
-            _both(self.session_id, other.session_id),
-            self.position & other.position,
-            self.recorded_at & other.recorded_at,
-        )
+        return self._joined(other, _both, and_)
 
     def __or__(self, other: PredicateBounds) -> PredicateBounds:
-        return PredicateBounds(
-            _either(self.recording_id, other.recording_id),
-            _either(self.stream_id, other.stream_id),
-            _either(self.session_id, other.session_id),
-            self.position | other.position,
-            self.recorded_at | other.recorded_at,
-        )
+        return self._joined(other, _either, or_)
+
+    def _joined(self, other: PredicateBounds, ids: Callable[[Ids, Ids], Ids], ranges: Any) -> PredicateBounds:
+        joined: dict[str, Any] = {name: ids(getattr(self, name), getattr(other, name)) for name in IDS}
+        joined |= {name: ranges(getattr(self, name), getattr(other, name)) for name in RANGES}
+        return PredicateBounds(**joined)
 
 
 EVERYTHING = PredicateBounds()

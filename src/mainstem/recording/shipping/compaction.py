@@ -163,15 +163,13 @@ def _replace(
     """Commit the merged chunks, and return what was replaced. Chunks of segments that another process has changed are deleted."""
     store, archive_id = chain.store, chain.archive_id
     unused: list[str] = []
-    lost: list[str] = []
     done = Compacted()
 
     def change(current: Manifest) -> Manifest | None:
         nonlocal done
         done = Compacted()
         unused.clear()
-        lost.extend(pages.written)
-        pages.written.clear()
+        pages.discard()
         recordings, names = dict(current.recordings), list[str]()
         everything = recording_pages.all(current)
         for key, group, merged in batch:
@@ -196,7 +194,7 @@ def _replace(
 
     chain.commit(None, change)
     pages.written.clear()
-    for name in (*unused, *lost):
+    for name in unused:
         store.delete(f"{archive_id}/{name}")
     return done
 

@@ -19,9 +19,8 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.file_modes import create_file
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import IDENTITY_FILE, local_archive
+from mainstem.recording.archive import IDENTITY_FILE, find_end, local_archive
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
-from mainstem.recording.ends import find_end
 from mainstem.recording.index import ENTRY_LENGTH, LocalIndex, open_index, recorded_position
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.segments import checksum, segment_base, segments_of, stored_runs

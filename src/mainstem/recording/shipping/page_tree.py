@@ -133,7 +133,7 @@ class ChunkTree:
 
 
 class Pages:
-    """Reads and writes the pages of one archive. ``written`` has the names of the pages written."""
+    """Reads and writes the pages of one archive. ``written`` has the names of the pages written since the last commit."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self._store, self._archive_id = store, archive_id
@@ -173,6 +173,11 @@ class Pages:
             nbytes=sum(item.nbytes for item in items),
             page_length=len(rows),
         )
+
+    def discard(self) -> None:
+        """Delete the pages written for a change that was not committed."""
+        while self.written:
+            self._store.delete(f"{self._archive_id}/{self.written.pop()}")
 
     def _remember(self, name: str, items: tuple[Item, ...]) -> None:
         self._cache[name] = items

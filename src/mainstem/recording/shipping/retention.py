@@ -137,8 +137,7 @@ def remove(
 
     def change(current: Manifest) -> Manifest | None:
         removed.clear()
-        while pages.written:
-            store.delete(f"{archive_id}/{pages.written.pop()}")
+        pages.discard()
         recordings, names = dict(current.recordings), list[str]()
         for key, entry in recording_pages.all(current).items():
             end = removable(entry, limit(entry, pages))

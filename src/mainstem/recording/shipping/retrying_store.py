@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, StoreError
-from mainstem.store.call import Call
 from mainstem.store.retry import Retry
+from mainstem.store.threads import Call
 
 if TYPE_CHECKING:
     import random

@@ -67,8 +67,8 @@ from mainstem.recording.shipping.manifest import (
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
 from mainstem.recording.shipping.status import RecordingLag, ShippingStats, ShippingStatus
-from mainstem.store.call import Call
 from mainstem.store.disk import DISK
+from mainstem.store.threads import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -433,7 +433,7 @@ class ArchiveShipper:
             return 0
 
         def change(current: Manifest) -> Manifest:
-            self._discard_pages()
+            self._pages.discard()
             if current.shipper is None or current.shipper.id != self._me.id:
                 raise CommitConflictError(
                     f"{self._store.url}: archive {self.identity.id} belongs to {current.shipper} now; this is {self._me}"
@@ -466,10 +466,6 @@ class ArchiveShipper:
             return False
         entry = self._shipped.get(progress.descriptor.recording_id)
         return bool(chunks) or entry is None or entry.descriptor != progress.descriptor
-
-    def _discard_pages(self) -> None:
-        while self._pages.written:
-            self._store.delete(f"{self.identity.id}/{self._pages.written.pop()}")
 
     def _grown(self, entry: ShippedRecording | None, progress: Progress, most: int) -> ShippedRecording:
         d, chunks = progress.descriptor, [chunk for chunk in progress.chunks if chunk is not None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import open_archives
 from mainstem.store import is_url, open_store
-from mainstem.store.prefetch import in_threads
+from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
