@@ -32,8 +32,6 @@ class NoProgress:
 
 @dataclass
 class Inputs:
-    """Input paths by kind."""
-
     captures: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
     recordings: list[str] = field(default_factory=list)

@@ -70,9 +70,9 @@ class Summary:
     def duration_ns(self) -> int:
         return self.last_ns - self.first_ns
 
-    def gap_sum(self, what: str = "ranges", **where: str) -> int:
-        """Add up lost ranges (or ``bytes``, ``naks``) over the rows that match ``where``: a place, a status, a channel."""
-        return sum(row[what] for row in self.gaps if all(row[name] == value for name, value in where.items()))
+    def gap_sum(self, **where: str) -> int:
+        """Add up lost ranges over the rows that match ``where``: a place, a status, a channel."""
+        return sum(row["ranges"] for row in self.gaps if all(row[name] == value for name, value in where.items()))
 
     def of_stream(self, rows: list[RowDict], key: StreamKey) -> list[RowDict]:
         return [row for row in rows if key_of(row) == key]

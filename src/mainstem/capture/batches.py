@@ -37,7 +37,6 @@ _INDEXES = {
 
 
 def column_mask(names: Sequence[str]) -> int:
-    """Return the bits of ``FrameRows`` for these columns."""
     bits = 0
     for name in names:
         if name == "time":

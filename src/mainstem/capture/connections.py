@@ -104,7 +104,6 @@ class Flows:
             yield from self._lost(partial)
 
     def _begin(self, segment: Segment) -> None:
-        """Make a segment's packet the current packet of the rows."""
         self._rows.begin(segment.number, segment.time_ns, segment.timed, segment.wire_length, layout.TRANSPORT_TCP)
         self._rows.flow(segment.addresses, segment.source_port, segment.destination_port)
         self._rows.frame_index = segment.rows

@@ -53,7 +53,6 @@ class Format:
         return walk
 
     def enter(self, walk: RecordWalk, section: Section) -> None:
-        """Prepare a walk for records in the state ``section``."""
         if not self.blocks:
             walk.set_records(section.swapped, self.nanoseconds, self.link, self.snaplen)
             return

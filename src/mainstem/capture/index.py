@@ -153,7 +153,6 @@ class _Builder:
         return begin, min(begin + size, len(self._data))
 
     def _add(self, length: int, before: Section) -> None:
-        """Add ``length`` bytes of whole records as a chunk."""
         stretch, index = self._pass, self._index
         if length == 0:
             return

@@ -141,8 +141,8 @@ def columns(*, payload: bool = False) -> tuple[Column, ...]:
     return (*COLUMNS, PAYLOAD) if payload else COLUMNS
 
 
-def ddl(*, payload: bool = False) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in columns(payload=payload))
+def ddl() -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in COLUMNS)
 
 
 @cache

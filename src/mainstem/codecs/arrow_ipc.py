@@ -159,7 +159,7 @@ def _column_type(kind: Any) -> Any:
     import pyarrow.types as is_
 
     if is_.is_struct(kind):
-        fields = [(kind.field(i).name, _column_type(kind.field(i).type)) for i in range(kind.num_fields)]
+        fields = [(item.name, _column_type(item.type)) for item in kind]
         return pa.struct(fields) if fields and all(each for _, each in fields) else None
     if is_.is_map(kind):
         parts = _column_type(kind.key_type), _column_type(kind.item_type)
@@ -190,9 +190,8 @@ def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
         return True
     if is_.is_struct(sent) and is_.is_struct(kind):
         # A cast by position would lose values, and so would one that drops fields which the schema lacks.
-        return [sent.field(i).name for i in range(sent.num_fields)] == [
-            kind.field(i).name for i in range(kind.num_fields)
-        ] and all(_is_kept(sent.field(i).type, kind.field(i).type) for i in range(kind.num_fields))
+        has_same_names = [item.name for item in sent] == [item.name for item in kind]
+        return has_same_names and all(_is_kept(a.type, b.type) for a, b in zip(sent, kind, strict=True))
     lists = is_.is_list, is_.is_large_list, is_.is_fixed_size_list
     if any(each(sent) for each in lists) and any(each(kind) for each in lists):
         return _is_kept(sent.value_type, kind.value_type)

@@ -100,7 +100,7 @@ def _surplus(value: Any, kind: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(value, dict) and pa.types.is_struct(kind):
-        fields = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
+        fields = {item.name: item.type for item in kind}
         parts = {name: _surplus(each, fields[name]) if name in fields else each for name, each in value.items()}
         return {name: part for name, part in parts.items() if part is not None} or None
     if isinstance(value, dict) and pa.types.is_map(kind):
@@ -174,10 +174,6 @@ class Codec(Protocol):
 
         Raises:
             ConfigurationError: The format cannot hold a value, or the codec cannot encode.
-
-        Example:
-            >>> find_codec("json").encode({"id": 1})
-            b'{"id":1}'
         """
         ...
 
@@ -192,10 +188,6 @@ class Codec(Protocol):
 
         Raises:
             ValueError: The sample does not determine a schema.
-
-        Example:
-            >>> find_codec("json").schema([b'{"id": 1}'])
-            id: int64
         """
         ...
 
@@ -226,10 +218,6 @@ class Codec(Protocol):
 
         Raises:
             ConfigurationError: The format cannot hold a value (the error names the row), or the codec cannot encode.
-
-        Example:
-            >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
-            [b'{"id":1}', b'{"id":2}']
         """
         ...
 

@@ -107,7 +107,7 @@ def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -
 
     if is_.is_struct(kind) and kind.num_fields:
         _require(values, dict, kind)
-        fields = [kind.field(i) for i in range(kind.num_fields)]
+        fields = list(kind)
         members = [
             exact_array([None if each is None else each.get(item.name) for each in values], item.type, leaf)
             for item in fields

@@ -92,7 +92,7 @@ def _distinct_type(kind: Any, key: Callable[[str], str]) -> Any:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        fields = _distinct([kind.field(i) for i in range(kind.num_fields)], set(), key)
+        fields = _distinct(list(kind), set(), key)
         return pa.struct(fields) if fields else None
     if pa.types.is_list(kind):
         item = _distinct_type(kind.value_type, key)
@@ -139,5 +139,5 @@ def _size(kind: Any) -> int:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return 1 + sum(_size(kind.field(i).type) for i in range(kind.num_fields))
+        return 1 + sum(_size(item.type) for item in kind)
     return _size(kind.value_type) if pa.types.is_list(kind) else 1

@@ -85,7 +85,7 @@ def _fields(fields: Any) -> Iterator[tuple[str, Any]]:
         while pa.types.is_list(kind) or pa.types.is_large_list(kind):
             kind = kind.value_type
         if pa.types.is_struct(kind):
-            yield from _fields([kind.field(i) for i in range(kind.num_fields)])
+            yield from _fields(kind)
 
 
 def _misfit(kind: Any) -> str:
@@ -266,8 +266,7 @@ def _read_as(kind: Any) -> Any:
     if is_.is_floating(kind):
         return pa.float64()
     if is_.is_struct(kind):
-        fields = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([item.with_type(_read_as(item.type)) for item in fields])
+        return pa.struct([item.with_type(_read_as(item.type)) for item in kind])
     return pa.list_(kind.value_field.with_type(_read_as(kind.value_type))) if is_.is_list(kind) else kind
 
 
@@ -275,7 +274,7 @@ def _leaves(kind: Any) -> list[Any]:
     import pyarrow.types as is_
 
     if is_.is_struct(kind):
-        return [leaf for i in range(kind.num_fields) for leaf in _leaves(kind.field(i).type)]
+        return [leaf for item in kind for leaf in _leaves(item.type)]
     return _leaves(kind.value_type) if is_.is_list(kind) else [kind]
 
 
@@ -297,7 +296,7 @@ def _converted(column: Any, kind: Any) -> tuple[Any, Any]:
 def _converted_struct(column: Any, kind: Any) -> tuple[Any, Any]:
     import pyarrow as pa
 
-    fields = [kind.field(i) for i in range(kind.num_fields)]
+    fields = list(kind)
     parts = [_converted(member, item.type) for member, item in zip(column.flatten(), fields, strict=True)]
     masks = [mask for _, mask in parts if mask is not None]
     whole = column

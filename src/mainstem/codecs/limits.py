@@ -32,7 +32,7 @@ def as_nullable(kind: Any) -> Any:
     if isinstance(kind, pa.Field):
         return kind.with_type(as_nullable(kind.type)).with_nullable(True)
     if is_.is_struct(kind):
-        return pa.struct([as_nullable(kind.field(i)) for i in range(kind.num_fields)])
+        return pa.struct(list(map(as_nullable, kind)))
     if is_.is_map(kind):
         return pa.map_(as_nullable(kind.key_type), as_nullable(kind.item_field), kind.keys_sorted)
     if is_.is_fixed_size_list(kind):
@@ -84,8 +84,8 @@ def _faults(column: Any, item: Any, path: str) -> Iterator[tuple[str, str, Any]]
             yield path, "the time is not in the years 1 to 9999", mask
     elif is_.is_struct(kind):
         present = column.is_valid().to_numpy(False)
-        for i, member in enumerate(column.flatten()):
-            for where, reason, mask in _faults(member, kind.field(i), f"{path}.{kind.field(i).name}"):
+        for member, part in zip(column.flatten(), kind, strict=True):
+            for where, reason, mask in _faults(member, part, f"{path}.{part.name}"):
                 if (inside := mask & present).any():
                     yield where, reason, inside
     elif is_.is_nested(kind):
@@ -123,7 +123,7 @@ def _is_limited(item: Any) -> bool:
     if not item.nullable or is_.is_date(kind) or is_.is_timestamp(kind):
         return True
     if is_.is_struct(kind):
-        return any(_is_limited(kind.field(i)) for i in range(kind.num_fields))
+        return any(map(_is_limited, kind))
     if is_.is_map(kind):
         return _is_limited(kind.key_field.with_nullable(True)) or _is_limited(kind.item_field)
     return (is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind)) and _is_limited(

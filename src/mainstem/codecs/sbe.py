@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,7 +201,7 @@ class SbeSchema:
         if element.get("presence") == "constant" and element.get("valueRef"):
             return Type(of.name, primitive=of.primitive, constant=(element.get("valueRef") or "").rpartition(".")[2])
         if element.get("presence") == "optional" and not of.is_optional and not of.members:
-            return Type(of.name, of.primitive, of.length, True, of.null, of.constant, of.names, of.is_set)
+            return replace(of, is_optional=True)
         return of
 
     def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:

@@ -117,7 +117,7 @@ def _signed(kind: Any) -> Any:
     if is_.is_dictionary(kind):
         return _signed(kind.value_type)
     if is_.is_struct(kind):
-        return pa.struct([kind.field(i).with_type(_signed(kind.field(i).type)) for i in range(kind.num_fields)])
+        return pa.struct([item.with_type(_signed(item.type)) for item in kind])
     if is_.is_map(kind):
         return pa.map_(_signed(kind.key_type), _signed(kind.item_type))
     if is_.is_list(kind) or is_.is_large_list(kind):

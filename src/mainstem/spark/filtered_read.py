@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.recording.rows.filters import EVERYTHING, IDS, RANGES, PredicateBounds, Range, among, compared
-from mainstem.spark.sources.options import parse_options, time_ns_of
+from mainstem.spark.sources.options import location_texts, parse_options, time_ns_of
 from mainstem.spark.sources.parallelism import parallelism_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -61,9 +60,7 @@ def recordings(
         rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | pruning | location).load()
         return rows
 
-    location = (
-        {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
-    )
+    location = location_texts(path)
     # Executors may have started after the source was registered.
     parallelism = parallelism_of(spark)
     defaults = {} if parallelism is None else {"parallelism": str(parallelism)}

@@ -27,7 +27,6 @@ def schema(fold: Fold) -> str:
 
 
 def arrow_schema(fold: Fold) -> pa.Schema:
-    """Return the schema of ``apply`` as an Arrow schema."""
     types = arrow_kinds()
     keys = [pa.field(column.name, types[column.type]) for column, _ in fold.keys]
     kinds = [pa.field(k.name, pa.struct([pa.field(c.name, types[c.type]) for c in k.columns])) for k in fold.kinds]
@@ -35,7 +34,6 @@ def arrow_schema(fold: Fold) -> pa.Schema:
 
 
 def rows_to_arrow(fold: Fold, key: tuple[Any, ...], rows: list[Row]) -> pa.RecordBatch:
-    """Convert the rows of one key to a record batch."""
     schema = arrow_schema(fold)
     columns: list[Any] = [pa.array([value] * len(rows), schema.field(i).type) for i, value in enumerate(key)]
     columns.append(pa.array([row.kind for row in rows], pa.string()))

@@ -144,7 +144,6 @@ _started: set[int] = set()
 
 
 def _children() -> set[int]:
-    """Return the process ids of this process's children."""
     ids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         # The thread may have ended.

@@ -137,10 +137,8 @@ class LagListener(StreamingQueryListener):
         path: Path | str | Sequence[Path | str],
         report: Callable[[str, list[Lag]], object],
         options: Mapping[str, object] | None = None,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._options, self._report, self._clock = source_options(path, options), report, clock
+        self._options, self._report = source_options(path, options), report
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         pass
@@ -148,10 +146,7 @@ class LagListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
         sources = [{"endOffset": source.endOffset} for source in progress.sources]
-        self._report(str(progress.id), lags_of(sources, self._options, self._clock))
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
+        self._report(str(progress.id), lags_of(sources, self._options))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         pass

@@ -110,7 +110,6 @@ def documents(kind: type) -> Callable[[C], C]:
 
 
 def text(value: str, name: str) -> str:  # noqa: ARG001 - all parsers have the same signature
-    """Accept any text."""
     return value
 
 
@@ -123,15 +122,12 @@ def positive(value: str, name: str) -> int:
 
 
 def flag(value: str, name: str) -> bool:
-    """Parse ``true`` or ``false``."""
     if value.lower() not in ("true", "false"):
         raise ConfigurationError(f"{name} must be true or false (got {value!r})")
     return value.lower() == "true"
 
 
 def choice(*values: str) -> Callable[[str, str], str]:
-    """Return a parser that accepts only these values."""
-
     def parse(value: str, name: str) -> str:
         if value not in values:
             raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, values))} (got {value!r})")
@@ -149,7 +145,6 @@ def delay_ns(value: str, name: str) -> int:
 
 
 def integers(value: str, name: str) -> tuple[int, ...]:
-    """Parse integers separated by commas."""
     try:
         return tuple(int(part) for part in value.split(",") if part.strip())
     except ValueError:

@@ -17,7 +17,6 @@ MAX_RECEIVERS = 1024
 
 
 def aligned(length: int) -> int:
-    """Round up to a multiple of 32 bytes, the alignment of frames."""
     return (length + 31) & ~31
 
 
@@ -125,10 +124,8 @@ class PathState:
 
     @property
     def least_limit(self) -> int | None:
-        """The lowest flow-control limit of any receiver."""
         return min((receiver.limit for receiver in self.receivers.values()), default=None)
 
     @property
     def least_position(self) -> int:
-        """The position that every receiver has consumed up to."""
         return min((receiver.position for receiver in self.receivers.values()), default=UNSEEN)

@@ -26,8 +26,8 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def several(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def several(number: int, one: str) -> str:
+    return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def share(part: float, whole: float) -> str:

@@ -27,18 +27,16 @@ class Series:
     is_dots: bool = False
 
 
-def nice_step(span: float, ticks: int = TICKS) -> float:
-    """Return 1, 2 or 5 times a power of ten that divides ``span`` into about ``ticks`` steps."""
+def nice_step(span: float) -> float:
+    """Return 1, 2 or 5 times a power of ten that divides ``span`` into about ``TICKS`` steps."""
     if span <= 0:
         return 1.0
-    raw = span / ticks
+    raw = span / TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
 
 
-def chart(
-    times: Sequence[float], series: Sequence[Series], label: Callable[[float], str], *, title: str, unit: str = "s"
-) -> str:
+def chart(times: Sequence[float], series: Sequence[Series], label: Callable[[float], str], *, title: str) -> str:
     """Draw lines over ``times`` (seconds from 0). ``label`` formats the values of the axis."""
     top = max((value for line in series for value in line.values if value is not None), default=0.0)
     step = nice_step(top or 1.0)
@@ -56,13 +54,13 @@ def chart(
         at = y(index * step)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}"/>')
         parts.append(f'<text class="tick end" x="{LEFT - 4}" y="{at + 3.5:.1f}">{escape(label(index * step))}</text>')
-    parts += _time_axis(first, last, x, unit)
+    parts += _time_axis(first, last, x)
     for line in series:
         parts += _dots(times, line, x, y) if line.is_dots else _line(times, line, x, y)
     return "".join([*parts, "</svg>", legend(series)])
 
 
-def _time_axis(first: float, last: float, x: Callable[[float], float], unit: str) -> list[str]:
+def _time_axis(first: float, last: float, x: Callable[[float], float]) -> list[str]:
     step, out = nice_step(last - first), []
     digits = max(0, -math.floor(math.log10(step)))
     tick = math.ceil(first / step - 1e-9)
@@ -72,7 +70,7 @@ def _time_axis(first: float, last: float, x: Callable[[float], float], unit: str
         text = f"{tick * step:.{digits}f}"
         out.append(f'<text class="tick {anchor}" x="{at:.1f}" y="{HEIGHT - 8}">{text}</text>')
         tick += 1
-    out.append(f'<text class="tick" x="2" y="{HEIGHT - 8}">{escape(unit)}</text>')
+    out.append(f'<text class="tick" x="2" y="{HEIGHT - 8}">s</text>')
     return out
 
 
@@ -129,7 +127,6 @@ def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, 
 
 
 def legend(series: Sequence[Series]) -> str:
-    """Return the legend, which is shown below the chart."""
     items = "".join(f'<span><i class="key {line.color}"></i>{escape(line.name)}</span>' for line in series)
     return f'<div class="legend">{items}</div>'
 
@@ -158,6 +155,6 @@ def spans(
             parts.append(
                 f'<rect class="bar {color}" x="{x(start):.1f}" y="{at + 2}" width="{wide:.1f}" height="{lane - 5}"/>'
             )
-    axis = "".join(_time_axis(first, last, x, "s"))
+    axis = "".join(_time_axis(first, last, x))
     parts.append(f'<g transform="translate(0 {height - HEIGHT})">{axis}</g>')
     return "".join([*parts, "</svg>", legend(series)])

@@ -100,7 +100,6 @@ def check_names(columns: StructType, name_of_format: str, key: Callable[[Path], 
 
 
 def never(before: DataType, now: DataType) -> bool:  # noqa: ARG001
-    """Return False, for formats that never change a column's type."""
     return False
 
 

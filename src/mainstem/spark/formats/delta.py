@@ -41,8 +41,6 @@ NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class DeltaFiles:
-    """The data files of a Delta table."""
-
     url: str
     options: Mapping[str, str]
     schema: Any
@@ -327,7 +325,6 @@ def _is_indexable(kind: Any) -> bool:
 
 
 def property_of(names: Iterable[str]) -> str:
-    """Return the value of the table property that lists these columns."""
     return ",".join(map(_property_entry, names))
 
 
@@ -343,7 +340,6 @@ def indexed(schema: Any, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def file_statistics(bounds: ColumnBounds) -> str:
-    """Return the statistics of a file as JSON."""
     counts = {"numRecords": bounds.rows, "nullCount": bounds.nulls}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}

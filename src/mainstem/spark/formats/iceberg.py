@@ -444,7 +444,6 @@ def _expire(table: IcebergTable, keep_s: float) -> int:
 
 
 def _path(location: str) -> str:
-    """Return a location's path in its file system."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     return str(PyArrowFileIO.parse_location(location)[2])

@@ -68,7 +68,6 @@ class IngestOptions:
 
     @property
     def reading(self) -> RecordingOptions:
-        """The options for reading the recordings."""
         return source_options(self.recordings, {} if self.is_live else self.source_options)
 
     @property
@@ -89,7 +88,6 @@ class IngestOptions:
 
     @property
     def local_directory(self) -> Path:
-        """The table's local directory."""
         store = open_store(self.out)
         path = store.local_path()
         assert path is not None
@@ -100,7 +98,6 @@ class IngestOptions:
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:
-        """Raise ConfigurationError if an option is missing or contradicts another."""
         self._check_table()
         if self.is_live and not self.streams:
             raise ConfigurationError("--stream is required when reading from an Aeron channel")

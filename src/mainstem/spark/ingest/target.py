@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class Target(ABC):
-    """A table that a query writes to."""
-
     def __init__(self, options: IngestOptions, rules: ColumnRules) -> None:
         self._options, self.rules = options, rules
 
@@ -45,7 +43,6 @@ def open_target(options: IngestOptions) -> Target:
 
 
 def open_table(options: IngestOptions) -> Table:
-    """Open a table in a format with commits."""
     if options.format == "iceberg":
         from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 

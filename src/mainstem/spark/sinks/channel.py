@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
@@ -72,12 +68,6 @@ class ChannelWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         return _send(self._options, self._epoch, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        pass
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        pass
-
 
 class ChannelStreamWriter(StreamWriter):
     """A writer for a micro-batch. The epoch is the number of the micro-batch, so messages have the same keys after a restart."""
@@ -88,12 +78,6 @@ class ChannelStreamWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> Sent:
         context: Any = TaskContext.get()
         return _send(self._options, int(context.getLocalProperty(BATCH_PROPERTY)), iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        pass
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        pass
 
 
 @documents(ChannelOptions)

@@ -144,8 +144,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CaptureOffset().as_json()
 
-    def first_offset(self) -> dict[str, Any]:
-        return self.initialOffset()
+    first_offset = initialOffset
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
@@ -281,9 +280,6 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition)
 
-    def commit(self, end: dict[str, Any]) -> None:
-        pass
-
     def stop(self) -> None:
         self._indexes.clear()
 
@@ -308,8 +304,8 @@ class CaptureSource(DataSource):
 
     def _rows(self, schema: StructType, options: CaptureOptions) -> CapturedRows:
         """Return what tasks need to read the rows of a query. Raises ConfigurationError."""
-        own = {column.name for column in columns(payload=True)}
-        read, decoder = decoder_of(schema, options, own.__contains__, skips=True)
+        own = [column.name for column in columns(payload=True)]
+        read, decoder = decoder_of(schema, options, own, skips=True)
         selection = options.wanted(read)
         if decoder is not None:
             selection = replace(selection, names=tuple(dict.fromkeys((*selection.names, *MESSAGE_COLUMNS))))

@@ -19,7 +19,7 @@ from mainstem.spark.option_table import option, text
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
@@ -139,11 +139,11 @@ def _qualified(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def decoder_of(
-    schema: StructType, options: CodecOptions, is_own: Callable[[str], bool], *, skips: bool = False
+    schema: StructType, options: CodecOptions, own_names: Collection[str], *, skips: bool = False
 ) -> tuple[StructType, PayloadDecoder | None]:
     """Return the message columns to read for a query's schema, and the decoder, or None without a codec.
 
-    ``is_own`` tells whether the source has a column of that name. With ``skips``, the messages have a column ``SKIP`` with the
+    ``own_names`` are the source's columns. With ``skips``, the messages have a column ``SKIP`` with the
     reason why they are not decoded (``DecodedRows``). Raises ConfigurationError if a column has the wrong type or is not nullable,
     or if the codec or one of its options is invalid.
     """
@@ -165,7 +165,7 @@ def decoder_of(
             continue
         name = item.name.removeprefix(QUALIFIER)
         if declared is None:
-            is_known = name != item.name or is_own(name)
+            is_known = name != item.name or name in own_names
         else:
             is_known = item.name not in declared.names
         if not is_known:

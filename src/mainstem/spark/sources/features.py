@@ -53,12 +53,10 @@ else:
         """A placeholder for reading without a limit."""
 
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        def __init__(self, max_bytes: int) -> None:
-            self.max_bytes = max_bytes
+        """A placeholder that is never used."""
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        def __init__(self, max_rows: int) -> None:
-            self.max_rows = max_rows
+        """A placeholder that is never used."""
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """A placeholder that is never used."""

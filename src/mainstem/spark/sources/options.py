@@ -298,11 +298,16 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     return replace(made, archive_columns=values.get("archive_columns", has_many))
 
 
+def location_texts(path: Path | str | Sequence[Path | str]) -> dict[str, str]:
+    """Return the option for one or several locations."""
+    if isinstance(path, str | os.PathLike):
+        return {"path": str(path)}
+    return {"paths": json.dumps([str(each) for each in path])}
+
+
 def source_options(
     path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
 ) -> RecordingOptions:
     """Parse one or several paths, and options, as the source does. Raises ConfigurationError."""
     texts = {name: str(value) for name, value in (options or {}).items()}
-    if isinstance(path, str | os.PathLike):
-        return parse_options(texts | {"path": str(path)})
-    return parse_options(texts | {"paths": json.dumps([str(each) for each in path])})
+    return parse_options(texts | location_texts(path))

@@ -38,15 +38,14 @@ if TYPE_CHECKING:
 
 def whole_schema(options: RecordingOptions) -> StructType:
     """Return every column that the source has with these options."""
-    columns = struct_fields(fields(options.rows, options.timestamp_from, archives=options.archive_columns))
+    columns = struct_fields(fields(options))
     return decoded_schema(columns, options) if options.codec else StructType(columns)
 
 
 def columns_read(schema: StructType, options: RecordingOptions) -> tuple[Names, PayloadDecoder | None]:
     """Return the columns that tasks read for a query's schema, and the decoder. Raises ConfigurationError."""
-    own = columns_of(options.rows, options.timestamp_from, archives=True)
-    read, decoder = decoder_of(schema, options, own.__contains__)
-    return names_of(read, options.rows, options.timestamp_from), decoder
+    read, decoder = decoder_of(schema, options, columns_of(options))
+    return names_of(read, options), decoder
 
 
 class RecordingRows:
@@ -140,9 +139,6 @@ class RecordingStreamReader(RecordingRows, DataSourceStreamReader, SupportsTrigg
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planner = self._planned()
         return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(parse_offset(end)))
-
-    def commit(self, end: dict[str, Any]) -> None:
-        pass
 
     def stop(self) -> None:
         if self._planner is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mainstem.recording.rows.schema import Column
+    from mainstem.spark.sources.options import RecordingOptions
 
 Names = dict[str, bool]
 """The requested columns in order, and whether each is nullable, because Spark requires exactly its own schema."""
@@ -21,19 +22,14 @@ Names = dict[str, bool]
 _SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timestamp": "timestamp", "binary": "binary"}
 
 
-def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, tuple[str, int]]:
-    return {name: (_SPARK_TYPES[column.kind], column.bits) for name, column in columns.items()}
+def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {name: _SPARK_TYPES[column.kind] for name, column in columns.items()}
 
 
-# One row per problem of a recording. Reading problems needs no column of frames.
-PROBLEM_COLUMNS = {
-    "recording_id": ("bigint", 0),
-    "position": ("bigint", 0),
-    "kind": ("string", 0),
-    "text": ("string", 0),
-}
+# One row per problem of a recording.
+PROBLEM_COLUMNS = {"recording_id": "bigint", "position": "bigint", "kind": "string", "text": "string"}
 # Columns for queries over several archives, or if the option is set: the row's archive, and the host that recorded it.
-ARCHIVE_COLUMNS = {"archive": ("string", 0), "host": ("string", 0)}
+ARCHIVE_COLUMNS = {"archive": "string", "host": "string"}
 _TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
 # These columns are null if the value is unknown. Spark processes the others faster, because they are declared never null.
 _NULLABLE = {*NULLABLE, "host"}
@@ -44,21 +40,21 @@ _COLUMNS = {
 }
 
 
-def columns_of(rows: str, timestamp_from: str = "", *, archives: bool = False) -> dict[str, tuple[str, int]]:
-    """Return the columns of rows of messages, frames or problems, with Spark type and bits."""
-    has_timestamp = timestamp_from and rows != "problems"
-    has_archives = archives and rows != "problems"
-    return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {}) | (ARCHIVE_COLUMNS if has_archives else {})
+def columns_of(options: RecordingOptions, *, archives: bool = True) -> dict[str, str]:
+    """Return the columns that the source has with these options, with their Spark types."""
+    columns = _COLUMNS[options.rows]
+    if options.rows == "problems":
+        return columns
+    return columns | (_TIMESTAMP_COLUMN if options.timestamp_from else {}) | (ARCHIVE_COLUMNS if archives else {})
 
 
-def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> list[tuple[str, str, bool]]:
+def fields(options: RecordingOptions) -> list[tuple[str, str, bool]]:
     """Return the whole schema: name, type and nullability of each column."""
-    columns = columns_of(rows, timestamp_from, archives=archives).items()
-    return [(name, kind, name in _NULLABLE) for name, (kind, _) in columns]
+    columns = columns_of(options, archives=options.archive_columns)
+    return [(name, kind, name in _NULLABLE) for name, kind in columns.items()]
 
 
-def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
+def names_of(schema: StructType, options: RecordingOptions) -> Names:
     """Return the columns of a query's schema, in order. Raises ConfigurationError for an unknown column or a wrong type."""
-    columns = columns_of(rows, timestamp_from, archives=True).items()
-    check_columns("mainstem.recording", schema, {name: kind for name, (kind, _) in columns})
+    check_columns("mainstem.recording", schema, columns_of(options))
     return {item.name: item.nullable for item in schema.fields}
