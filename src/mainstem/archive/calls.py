@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from mainstem._internal.as_bytes import as_bytes
@@ -186,20 +186,20 @@ class Calls(Generic[S]):
     def connecting(self, timeout: float | None) -> Steps[None]:
         deadline = Deadline(self._clock, timeout)
         try:
-            yield from self._open_streams(deadline, timeout)
-            yield from self._log_in(deadline, timeout)
+            yield from self._open_streams(deadline)
+            yield from self._log_in(deadline)
         except BaseException:
             self.end()
             raise
 
-    def ready(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+    def ready(self, deadline: Deadline) -> Steps[None]:
         """Reconnect if the session was lost. One caller reconnects while the others wait for it.
 
         Raises ConnectTimeout, or any error from connecting.
         """
         while self._is_connecting:
             if deadline.expired:
-                raise self._connect_timeout("another call that connects", timeout)
+                raise self._connect_timeout("another call that connects", deadline)
             yield
         self._check_open(Delivery.NONE, connects=self._reconnects)
         lost = self.lost
@@ -207,8 +207,8 @@ class Calls(Generic[S]):
             return
         try:
             self._is_connecting, self.lost = True, None
-            yield from self._open_streams(deadline, timeout)
-            yield from self._log_in(deadline, timeout)
+            yield from self._open_streams(deadline)
+            yield from self._log_in(deadline)
             lost = None
         except BaseException:
             self.session.restart()
@@ -218,30 +218,30 @@ class Calls(Generic[S]):
             self._is_connecting = False
             self.lost = self.lost or lost
 
-    def _open_streams(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+    def _open_streams(self, deadline: Deadline) -> Steps[None]:
         requests = with_control_defaults(self.channel)
         responses = with_control_defaults(self._response_channel)
         by_response_channel = is_response_channel(responses)
         if not by_response_channel:
             # The response channel keeps this session id, so the subscription receives only its own responses.
             operation = self._conductor.next_session_id(self._stream_id)
-            session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
+            session_id = yield from self._result(operation, deadline, "a session id from the driver")
             requests, responses = (with_values(each, {"session-id": session_id}) for each in (requests, responses))
         adding = self._conductor.add_subscription(Subscription, responses, self._response_stream_id)
-        self._responses = yield from self._result(adding, deadline, timeout, "the response subscription")
+        self._responses = yield from self._result(adding, deadline, "the response subscription")
         if by_response_channel:
             requests = with_values(requests, {"response-correlation-id": self._responses.registration_id})
         publishing = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
-        self._requests = yield from self._result(publishing, deadline, timeout, "the request publication")
+        self._requests = yield from self._result(publishing, deadline, "the request publication")
         while not self._requests.is_connected:
-            yield from self._pause(deadline, timeout, f"a connection to the archive at {self.channel}")
+            yield from self._pause(deadline, f"a connection to the archive at {self.channel}")
         if has_any_port(responses):
             while not (addresses := self._responses.local_addresses):
-                yield from self._pause(deadline, timeout, "the port of the response channel")
+                yield from self._pause(deadline, "the port of the response channel")
             responses = with_bound_port(responses, addresses[0])
         self._responses_at = responses
 
-    def _log_in(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+    def _log_in(self, deadline: Deadline) -> Steps[None]:
         session = self.session
         session.connect(self._responses_at, self._response_stream_id)
         while not session.is_connected or session.outgoing:
@@ -256,27 +256,27 @@ class Calls(Generic[S]):
                     self._requests.offer(session.outgoing.popleft())
                 raise
             if not session.is_connected:
-                yield from self._pause(deadline, timeout, session.step)
+                yield from self._pause(deadline, session.step)
 
-    def _pause(self, deadline: Deadline, timeout: float | None, step: str) -> Steps[None]:
+    def _pause(self, deadline: Deadline, step: str) -> Steps[None]:
         """Wait once. After the deadline, raises ConnectTimeout, or Timeout if the session is open."""
         self._check_open(Delivery.NONE)
         if deadline.expired:
             if self.session.is_connected:
-                text = f"archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
-                raise Timeout(text, timeout=timeout)
-            raise self._connect_timeout(step, timeout)
+                text = f"archive at {self.channel}: timed out after {deadline.timeout:g} s waiting for {step}"
+                raise Timeout(text, timeout=deadline.timeout)
+            raise self._connect_timeout(step, deadline)
         yield
 
-    def _connect_timeout(self, step: str, timeout: float | None) -> ConnectTimeout:
-        text = f"connect to the archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
-        return ConnectTimeout(text, step=step, timeout=timeout or 0.0)
+    def _connect_timeout(self, step: str, deadline: Deadline) -> ConnectTimeout:
+        text = f"connect to the archive at {self.channel}: timed out after {deadline.timeout:g} s waiting for {step}"
+        return ConnectTimeout(text, step=step, timeout=deadline.timeout or 0.0)
 
-    def _result(self, operation: Operation[T], deadline: Deadline, timeout: float | None, step: str) -> Steps[T]:
+    def _result(self, operation: Operation[T], deadline: Deadline, step: str) -> Steps[T]:
         """Return the result of a command. Cancel the command if the wait ends early."""
         try:
             while not operation.is_done:
-                yield from self._pause(deadline, timeout, step)
+                yield from self._pause(deadline, step)
             return operation.result()
         except BaseException:
             operation.cancel()
@@ -375,65 +375,62 @@ class Calls(Generic[S]):
             raise self._lose("its response stream is gone", Delivery.UNKNOWN)
         return count
 
-    def _send(
-        self, publication: Any, request: Request, deadline: Deadline, timeout: float | None, what: str
-    ) -> Steps[None]:
+    def _send(self, publication: Any, request: Request, deadline: Deadline, what: str) -> Steps[None]:
         try:
             while (status := publication.offer(request.data)) < 0:
                 self._check_open(Delivery.NONE, request)
                 if status == OfferStatus.NOT_CONNECTED:
                     raise self._lose("it no longer reads requests", Delivery.NONE)
                 if OfferStatus(status).is_final or deadline.expired:
-                    raise offer_error_of(publication, status, what, f", for {timeout or 0:g} s")
+                    raise offer_error_of(publication, status, what, f", for {deadline.timeout or 0:g} s")
                 yield
         except ValueError as error:
             if isinstance(error, MainstemError):
                 raise
             raise ConfigurationError(f"{what}: {error}; use a larger term-length in the control channel") from None
 
-    def _call(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
+    def _call(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[Message]:
         """Send a request and return its first response, whatever its code."""
-        deadline = Deadline(self._clock, timeout)
+        deadline = timeout if isinstance(timeout, Deadline) else Deadline(self._clock, timeout)
         while True:
-            yield from self.ready(deadline, timeout)
+            yield from self.ready(deadline)
             needed, release = _VERSIONS.get(name, (0, ""))
             if self.session.version < needed:
                 raise LocalProtocolError(f"{what}: the archive is too old; it needs Aeron {release} or later")
             request = self.session.open_request(name, **values)
             try:
-                yield from self._send(self._requests, request, deadline, timeout, what)
-                return (yield from self._response(request, deadline, timeout, what, name))
+                yield from self._send(self._requests, request, deadline, what)
+                return (yield from self._response(request, deadline, what, name))
             except ConnectionLost as error:
                 if not (error.may_retry and self._reconnects):
                     raise
             finally:
                 self.session.forget(request)
 
-    def _response(
-        self, request: Request, deadline: Deadline, timeout: float | None, what: str, name: str
-    ) -> Steps[Message]:
+    def _response(self, request: Request, deadline: Deadline, what: str, name: str) -> Steps[Message]:
         while not request.inbox:
             self._check_open(Delivery.UNKNOWN, request)
             self._poll()
             if request.inbox:
                 break
             if deadline.expired:
-                raise self._no_response(what, timeout, name)
+                raise self._no_response(what, deadline, name)
             yield
         return request.inbox[0]
 
-    def _no_response(self, what: str, timeout: float | None, name: str) -> Timeout:
+    def _no_response(self, what: str, deadline: Deadline, name: str) -> Timeout:
         hint = f"; an archive before {_SINCE[name]} ignores this request" if name in _SINCE else ""
-        return Timeout(f"{what}: the archive did not respond within {timeout:g} s{hint}", timeout=timeout)
+        text = f"{what}: the archive did not respond within {deadline.timeout:g} s{hint}"
+        return Timeout(text, timeout=deadline.timeout)
 
-    def _accepted(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
+    def _accepted(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[Message]:
         """Send a request and return its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._call(what, timeout, name, **values)
         if message.code != ResponseCode.OK:
             raise refusal(what, message)
         return message
 
-    def _asking(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[int]:
+    def _asking(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[int]:
         """Send a request and return the number in its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._accepted(what, timeout, name, **values)
         result: int = message.relevant_id
@@ -605,7 +602,7 @@ class Calls(Generic[S]):
     ) -> Steps[tuple[list[Message], bool]]:
         """Return the descriptors from a listing request, and whether there are no more."""
         deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
+        yield from self.ready(deadline)
         # A session can have only one listing at a time. Wait for another thread's listing, and for the rest of a cancelled one.
         while (other := self._listing) is not None and not self._is_over(other):
             self._check_open(Delivery.NONE)
@@ -619,7 +616,7 @@ class Calls(Generic[S]):
         self._listed = count
         keeps = False
         try:
-            yield from self._send(self._requests, request, deadline, timeout, what)
+            yield from self._send(self._requests, request, deadline, what)
             keeps, seen = True, 0
             while not self._is_over(request):
                 self._check_open(Delivery.UNKNOWN, request)
@@ -628,7 +625,7 @@ class Calls(Generic[S]):
                     seen, deadline = len(request.inbox), Deadline(self._clock, timeout)
                 elif deadline.expired:
                     keeps = False
-                    raise self._no_response(what, timeout, name)
+                    raise self._no_response(what, deadline, name)
                 if not self._is_over(request):
                     yield
             keeps = False
@@ -790,11 +787,11 @@ class Calls(Generic[S]):
         what = f"max_recorded_position of recording {recording_id}"
         names = ["MaxRecordedPositionRequest"]
         deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
+        yield from self.ready(deadline)
         if self.session.version < KNOWS_ARCHIVE_ID:
             names = ["RecordingPositionRequest", "StopPositionRequest", "RecordingPositionRequest"]
         for name in names:
-            found = yield from self._asking(what, deadline.left, name, recording_id=recording_id)
+            found = yield from self._asking(what, deadline, name, recording_id=recording_id)
             if found != NULL:
                 return found
         raise RemoteProtocolError(f"{what}: the archive has none", rule="position")
@@ -1015,14 +1012,14 @@ class Calls(Generic[S]):
             "src_response_channel": src_response_channel,
         }
         deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
+        yield from self.ready(deadline)
         name = "TaggedReplicateRequest"
         if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or any(
             value not in (None, "", b"") for value in newer.values()
         ):
             name, values = "ReplicateRequest2", values | newer
         values = {key: NULL if value is None else value for key, value in values.items()}
-        return (yield from self._asking(what, deadline.left, name, **values))
+        return (yield from self._asking(what, deadline, name, **values))
 
     def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
         """Stop a replication. The destination keeps what it has, and can be continued by another replication.
@@ -1072,9 +1069,9 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
             ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
         """
-        options = ReplayOptions(position, length, follow, limit_counter_id, file_io_max_length)
-        started = yield from self._start_replay(recording_id, channel, stream_id, options, timeout)
-        return started.replay_id
+        part = position, length, follow, limit_counter_id, file_io_max_length
+        options = ReplayOptions(recording_id, channel, stream_id, *part)
+        return (yield from self._start_replay(options, timeout)).replay_id
 
     def replay(
         self,
@@ -1119,13 +1116,12 @@ class Calls(Generic[S]):
             ...     for message in subscription.messages(timeout=5.0):
             ...         print(message)
         """
-        options = ReplayOptions(position, length, follow, limit_counter_id, file_io_max_length)
+        part = position, length, follow, limit_counter_id, file_io_max_length
+        options = ReplayOptions(recording_id, channel, stream_id, *part)
         deadline = Deadline(self._clock, timeout)
-        end = yield from self._known_end(recording_id, options, timeout)
+        end = yield from self._known_end(options, deadline)
         subscription: Any
-        subscription, started = yield from self.unchecked_replay(
-            recording_id, channel, stream_id, options, deadline.left
-        )
+        subscription, started = yield from self.unchecked_replay(options, deadline)
         subscription._feed = ReplayFeed(self, recording_id, started, length, end)
         typed: S = subscription
         return typed
@@ -1151,116 +1147,92 @@ class Calls(Generic[S]):
         recording_id = NULL if recording_id is None else recording_id
         yield from self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
 
-    def _start_replay(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[StartedReplay]:
-        if is_response_channel(channel):
+    def _start_replay(self, options: ReplayOptions, timeout: float | Deadline | None) -> Steps[StartedReplay]:
+        if is_response_channel(options.channel):
             raise ConfigurationError(
-                f"start_replay to {channel}: a response channel needs its subscription; use replay"
+                f"start_replay to {options.channel}: a response channel needs its subscription; use replay"
             )
-        name, values = options.request(recording_id, channel, stream_id)
-        message = yield from self._accepted(f"replay of recording {recording_id}", timeout, name, **values)
+        message = yield from self._accepted(options.what, timeout, options.request, **options.values)
         return StartedReplay(message.relevant_id, message.correlation_id)
 
-    def _known_end(self, recording_id: int, options: ReplayOptions, timeout: float | None) -> Steps[int]:
+    def _known_end(self, options: ReplayOptions, deadline: Deadline) -> Steps[int]:
         """Return a position at which the whole recording has been replayed; NO_END if it is not known."""
-        what = f"replay of recording {recording_id}"
-        deadline = Deadline(self._clock, timeout)
+        recording_id = options.recording_id
         # The archive's refusal means that the end is unknown. The replay request may be refused too, with its own error.
         with suppress(ArchiveError):
-            end = yield from self._asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
+            end = yield from self._asking(options.what, deadline, "StopPositionRequest", recording_id=recording_id)
             if end != NULL:
                 return end
             if not options.follows:
                 return (yield from self.max_recorded_position(recording_id, timeout=deadline.left))
         return NO_END
 
-    def unchecked_replay(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, StartedReplay]]:
+    def unchecked_replay(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
         """Start a replay and subscribe to it. Its iterators do not notice if it ends early."""
-        if is_response_channel(channel):
-            return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
-        if has_any_port(channel):
-            return self._replay_to_any_port(recording_id, channel, stream_id, options, timeout)
-        return self._replay_to(recording_id, channel, stream_id, options, timeout)
+        if is_response_channel(options.channel):
+            return self._replay_over_response_channel(options, deadline)
+        if has_any_port(options.channel):
+            return self._replay_to_any_port(options, deadline)
+        return self._replay_to(options, deadline)
 
-    def _replay_to(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, StartedReplay]]:
-        deadline = Deadline(self._clock, timeout)
-        started = yield from self._start_replay(recording_id, channel, stream_id, options, timeout)
+    def _replay_to(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
+        started = yield from self._start_replay(options, deadline)
         try:
-            joined = with_values(channel, {"session-id": replay_session(started.replay_id)})
-            return (yield from self._subscribe(joined, stream_id, deadline, timeout)), started
+            joined = with_values(options.channel, {"session-id": replay_session(started.replay_id)})
+            return (yield from self._subscribe(joined, options.stream_id, deadline)), started
         except BaseException:
             self._send_once("StopReplayRequest", replay_session_id=started.replay_id)
             raise
 
-    def _replay_to_any_port(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
-    ) -> Steps[tuple[S, StartedReplay]]:
+    def _replay_to_any_port(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
         """Subscribe before starting the replay, to learn the port. The replay uses the session id in its channel."""
-        deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
+        yield from self.ready(deadline)
+        channel = options.channel
         if "session-id" not in channel:
-            operation = self._conductor.next_session_id(stream_id)
-            session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
+            operation = self._conductor.next_session_id(options.stream_id)
+            session_id = yield from self._result(operation, deadline, "a session id from the driver")
             channel = with_values(channel, {"session-id": session_id})
-        subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
+        subscription: Any = yield from self._subscribe(channel, options.stream_id, deadline)
         try:
             while not (addresses := subscription.local_addresses):
-                yield from self._pause(deadline, timeout, "the port of the replay channel")
-            bound = with_bound_port(channel, addresses[0])
-            started = yield from self._start_replay(recording_id, bound, stream_id, options, deadline.left)
+                yield from self._pause(deadline, "the port of the replay channel")
+            bound = replace(options, channel=with_bound_port(channel, addresses[0]))
+            return subscription, (yield from self._start_replay(bound, deadline))
         except BaseException:
             subscription._end()
             raise
-        return subscription, started
 
     def _replay_over_response_channel(
-        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+        self, options: ReplayOptions, deadline: Deadline
     ) -> Steps[tuple[S, StartedReplay]]:
         """Subscribe before starting the replay, so that the archive can join the replay to the subscription."""
-        deadline = Deadline(self._clock, timeout)
-        yield from self.ready(deadline, timeout)
-        subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
+        yield from self.ready(deadline)
+        subscription: Any = yield from self._subscribe(options.channel, options.stream_id, deadline)
         try:
             registration_id = subscription.registration_id
-            started = yield from self.start_replay_by_response(
-                registration_id, recording_id, channel, stream_id, options, timeout
-            )
+            return subscription, (yield from self.start_replay_by_response(registration_id, options, deadline))
         except BaseException:
             subscription._end()
             raise
-        return subscription, started
 
     def start_replay_by_response(
-        self,
-        registration_id: int,
-        recording_id: int,
-        channel: str,
-        stream_id: int,
-        options: ReplayOptions,
-        timeout: float | None,
+        self, registration_id: int, options: ReplayOptions, deadline: Deadline
     ) -> Steps[StartedReplay]:
         """Request a replay over a publication tied to the subscription. A token authorizes it on behalf of this session."""
-        deadline = Deadline(self._clock, timeout)
-        what = f"replay of recording {recording_id}"
-        token = yield from self._asking(what, timeout, "ReplayTokenRequest", recording_id=recording_id)
+        what, recording_id = options.what, options.recording_id
+        token = yield from self._asking(what, deadline, "ReplayTokenRequest", recording_id=recording_id)
         values = {"response-correlation-id": registration_id, "ssc": "false"}
         requests = with_control_defaults(self.channel)
         requests = with_values(requests, values, without=("session-id", *POSITION_KEYS))
         adding = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
-        publication = yield from self._result(adding, deadline, timeout, "the publication that asks for the replay")
+        publication = yield from self._result(adding, deadline, "the publication that asks for the replay")
         try:
             while not publication.is_connected or publication.available_window <= 0:
-                yield from self._pause(deadline, timeout, "a connection for the replay's request")
-            name, fields = options.request(recording_id, channel, stream_id)
-            request = self.session.open_request(name, **fields | {"replay_token": token})
+                yield from self._pause(deadline, "a connection for the replay's request")
+            request = self.session.open_request(options.request, **options.values | {"replay_token": token})
             try:
-                yield from self._send(publication, request, deadline, timeout, what)
-                message = yield from self._response(request, deadline, timeout, what, name)
+                yield from self._send(publication, request, deadline, what)
+                message = yield from self._response(request, deadline, what, options.request)
             finally:
                 self.session.forget(request)
             if message.code != ResponseCode.OK:
@@ -1269,9 +1241,9 @@ class Calls(Generic[S]):
         finally:
             publication._end()
 
-    def _subscribe(self, channel: str, stream_id: int, deadline: Deadline, timeout: float | None) -> Steps[S]:
+    def _subscribe(self, channel: str, stream_id: int, deadline: Deadline) -> Steps[S]:
         operation: Operation[S] = self._conductor.add_subscription(self.subscription_kind, channel, stream_id)
-        return (yield from self._result(operation, deadline, timeout, "the subscription to the replay"))
+        return (yield from self._result(operation, deadline, "the subscription to the replay"))
 
     def _send_once(self, name: str, **values: Any) -> None:
         """Try once to send a request whose response does not matter."""
@@ -1347,8 +1319,8 @@ class ReplayFeed:
         deadline = Deadline(calls._clock, TIMEOUT)
         request = calls.session.open_request(name, recording_id=self._recording_id)
         try:
-            yield from calls._send(calls._requests, request, deadline, TIMEOUT, what)
-            yield from calls._response(request, deadline, TIMEOUT, what, name)
+            yield from calls._send(calls._requests, request, deadline, what)
+            yield from calls._response(request, deadline, what, name)
         except (ConnectionLost, ClosedError, OfferError, Timeout) as error:
             return str(error)
         finally:
@@ -1372,7 +1344,7 @@ class Events:
             if calls.closed:
                 return False
             if self._generation is None:
-                yield from calls.ready(deadline, timeout)
+                yield from calls.ready(deadline)
                 self._generation = calls.session.generation
             calls._check_open(Delivery.UNKNOWN)
             if self._generation != calls.session.generation:
@@ -1422,8 +1394,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Which part of a recording to replay, and how."""
+    """Which part of a recording to replay, where to, and how."""
 
+    recording_id: int
+    channel: str
+    stream_id: int
     position: int | None = None
     length: int | None = None
     follows: bool = True
@@ -1436,21 +1411,28 @@ class ReplayOptions:
             if not self.follows:
                 raise ConfigurationError("follow=False: must not be combined with a length, which says where to end")
 
-    def request(self, recording_id: int, channel: str, stream_id: int) -> tuple[str, dict[str, Any]]:
-        """Return the name and the values of the request."""
-        name = "ReplayRequest"
-        values = {
-            "recording_id": recording_id,
+    @property
+    def what(self) -> str:
+        return f"replay of recording {self.recording_id}"
+
+    @property
+    def request(self) -> str:
+        """The name of the request."""
+        return "ReplayRequest" if self.limit_counter_id is None else "BoundedReplayRequest"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the request."""
+        return {
+            "recording_id": self.recording_id,
             "position": NULL if self.position is None else self.position,
             "length": (_AND_FOLLOW if self.follows else _AND_STOP) if self.length is None else self.length,
-            "replay_channel": channel,
-            "replay_stream_id": stream_id,
+            "limit_counter_id": self.limit_counter_id,
+            "replay_channel": self.channel,
+            "replay_stream_id": self.stream_id,
             "file_io_max_length": NULL if self.file_io_max_length is None else self.file_io_max_length,
             "replay_token": NULL,
         }
-        if self.limit_counter_id is not None:
-            name, values["limit_counter_id"] = "BoundedReplayRequest", self.limit_counter_id
-        return name, values
 
 
 def replay_session(replay_id: int) -> int:

@@ -76,7 +76,7 @@ def join_live(
         if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
             note("the live destination")
             adding = calls._conductor.add_destination(subscription, live_destination)
-            yield from calls._result(adding, Deadline(calls._clock, timeout), timeout, "the live destination")
+            yield from calls._result(adding, Deadline(calls._clock, timeout), "the live destination")
             is_live_added, pause = True, FIRST_PAUSE
         elif is_live_added and distance <= 0 and settled is not None and settled.expired:
             return True
@@ -216,7 +216,7 @@ class MergeBase:
         self._generation = calls.session.generation
         never = Deadline(calls._clock, None)
         adding = conductor.add_destination(subscription, self._replay_destination)
-        self._destination = yield from calls._result(adding, never, None, self._step)
+        self._destination = yield from calls._result(adding, never, self._step)
         destination = self._replay_destination
         if has_any_port(destination):
             while not (addresses := subscription.local_addresses):
@@ -249,7 +249,7 @@ class MergeBase:
         removing = conductor.remove_destination(self.subscription, self._destination)
         self._destination = None
         self._is_merged = True
-        yield from calls._result(removing, never, None, "the removal of the replay's destination")
+        yield from calls._result(removing, never, "the removal of the replay's destination")
         calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
         self._replay_id = None
 

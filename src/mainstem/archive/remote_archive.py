@@ -284,10 +284,9 @@ class _Replay:
         self._client = client
         self._walk, self._own = FrameWalk(), FrameWalk()
         self._late_error()
-        options = ReplayOptions(position=position, length=end - position)
-        self._subscription, started = client._calls.run(
-            client._calls.unchecked_replay(self.recording_id, channel, REPLAY_STREAM_ID, options, ATTEMPT_S)
-        )
+        options = ReplayOptions(self.recording_id, channel, REPLAY_STREAM_ID, position, length=end - position)
+        replay = client._calls.unchecked_replay(options, Deadline(SYSTEM_CLOCK, ATTEMPT_S))
+        self._subscription, started = client._calls.run(replay)
         self._id = started.replay_id
 
     def take(self, staging: bytearray, deadline: Deadline) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
@@ -240,22 +241,24 @@ class Replication:
         return entry
 
     def _start_replay(self, entry: RecordingSubscription, source: RecordingDescriptor, position: int) -> Steps[None]:
-        calls, request, recording_id = self._calls, self._request, source.recording_id
-        length = None if request.stop_position == NULL else request.stop_position - position
-        options = ReplayOptions(position=position, length=length, file_io_max_length=request.file_io_max_length)
-        channel, stream_id = request.channel, source.stream_id
+        calls, request, channel = self._calls, self._request, self._request.channel
+        options = ReplayOptions(
+            source.recording_id,
+            channel,
+            source.stream_id,
+            position,
+            length=None if request.stop_position == NULL else request.stop_position - position,
+            file_io_max_length=request.file_io_max_length,
+        )
+        deadline = self._deadline()
         if request.is_by_response:
-            registration_id = entry.registration_id
-            started = yield from calls.start_replay_by_response(
-                registration_id, recording_id, channel, stream_id, options, self._timeout
-            )
+            started = yield from calls.start_replay_by_response(entry.registration_id, options, deadline)
             self._replay_id = started.replay_id
             return
-        deadline = self._deadline()
         if request.has_destinations:
             self._replay_destination = _destination(channel)
             adding = calls._conductor.add_destination(entry.subscription, self._replay_destination)
-            yield from calls._result(adding, deadline, self._timeout, "the replay's destination")
+            yield from calls._result(adding, deadline, "the replay's destination")
         if has_any_port(channel):
             while not (addresses := entry.subscription.local_addresses):
                 self._check_entry(entry)
@@ -264,8 +267,8 @@ class Replication:
         values: dict[str, object] = {"session-id": self._session_id}
         if request.live_destination:
             values |= {"linger": 0, "eos": "false"}
-        channel = with_values(channel, values)
-        started = yield from calls._start_replay(recording_id, channel, stream_id, options, self._timeout)
+        options = replace(options, channel=with_values(channel, values))
+        started = yield from calls._start_replay(options, self._timeout)
         self._replay_id = started.replay_id
 
     def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
@@ -336,7 +339,7 @@ class Replication:
         if not is_joined:
             return False
         removing = calls._conductor.remove_destination(entry.subscription, self._replay_destination)
-        yield from calls._result(removing, self._deadline(), self._timeout, "the removal of the replay's destination")
+        yield from calls._result(removing, self._deadline(), "the removal of the replay's destination")
         return True
 
     def _ask_position(self) -> Steps[int | None]:

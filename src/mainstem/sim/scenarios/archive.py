@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND, Deadline
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.archive.calls import Calls, Events, ReplayOptions
 from mainstem.archive.messages import RecordingSignal, SourceLocation
@@ -308,9 +308,8 @@ class ArchiveRun:
 
     def _replay(self, calls: Calls[Subscription], stream: PublishedStream) -> Generator[None, None, Subscription]:
         channel = f"aeron:udp?endpoint={self.peer.address}:{REPLAY_PORT}"
-        stream.replay, _ = yield from calls.unchecked_replay(
-            stream.recording_id, channel, REPLAY_STREAM, ReplayOptions(), TIMEOUT_S
-        )
+        options = ReplayOptions(stream.recording_id, channel, REPLAY_STREAM)
+        stream.replay, _ = yield from calls.unchecked_replay(options, Deadline(calls._clock, TIMEOUT_S))
         return stream.replay
 
     def _signal(self, calls: Calls[Subscription], signal: RecordingSignal) -> Generator[None, None, int]:
