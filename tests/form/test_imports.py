@@ -86,7 +86,6 @@ ALLOWED: dict[str, set[str]] = {
     "aeron/idle.py": {"time"},
     "_internal/loop_thread.py": {"asyncio", "threading"},
     "mux/blocking.py": {"asyncio"},
-    "_internal/blocking_eyeballs.py": {"selectors", "socket", "time"},
     "_internal/eyeballs.py": {"asyncio", "socket"},
     "_internal/listening.py": {"asyncio", "socket"},
     "_internal/blocking_call.py": {"asyncio", "threading"},

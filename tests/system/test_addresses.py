@@ -16,7 +16,7 @@ from tests.support.waiting import settle, soon, until
 
 from mainstem import aqueduct, bymux
 from mainstem import jmux as jmux_blocking
-from mainstem._internal import blocking_eyeballs, eyeballs, listening
+from mainstem._internal import eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.aqueduct import client, make_certificates
 from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
@@ -161,40 +161,6 @@ async def test_a_tunnel_reaches_its_target_past_a_silent_address(two_addresses: 
             reader, writer = await open_connection(Address("host", port), timeout=30)
             assert await reader.read() == b""
             writer.close()
-
-
-@pytest.fixture
-def two_blocking_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def getaddrinfo(_host: str, port: int, **_: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in (FIRST, SECOND)]
-
-    monkeypatch.setattr(blocking_eyeballs.socket, "getaddrinfo", getaddrinfo)
-
-
-def test_callers_that_block_pass_a_silent_address_by(two_blocking_addresses: None) -> None:
-    with socket.create_server((SECOND, 0)) as server:
-        port = server.getsockname()[1]
-        with silent_tcp(port):
-            before = open_files()
-            with blocking_eyeballs.connect_socket("host", port, 30.0) as sock:
-                assert sock.getpeername() == (SECOND, port)
-                assert sock.gettimeout() == 30.0
-            assert open_files() == before
-
-
-def test_callers_that_block_learn_why_no_address_accepts(two_blocking_addresses: None) -> None:
-    with socket.socket() as unused:
-        unused.bind((SECOND, 0))
-        port = unused.getsockname()[1]
-        before = open_files()
-        with pytest.raises(ConnectionRefusedError):
-            blocking_eyeballs.connect_socket("host", port, 30.0)
-        with silent_tcp(port):
-            before_silent = open_files()
-            with pytest.raises(TimeoutError):
-                blocking_eyeballs.connect_socket("host", port, 0.5)
-            assert open_files() == before_silent
-        assert open_files() == before
 
 
 # Aqueduct

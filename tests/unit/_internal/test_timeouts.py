@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainstem._internal import blocking_eyeballs, eyeballs
+from mainstem._internal import eyeballs
 from mainstem._internal.clock import SYSTEM_CLOCK, Deadline, timeout_of
 from mainstem._internal.tasks import within
 
@@ -20,8 +20,6 @@ def test_infinity_means_no_limit(forever: float | None) -> None:
     assert Deadline(SYSTEM_CLOCK, forever).left is None
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with blocking_eyeballs.connect_socket("127.0.0.1", port, forever) as blocking:
-            assert blocking.gettimeout() is None
 
         async def run() -> str:
             (await eyeballs.connect_socket("127.0.0.1", port, timeout=forever)).close()
@@ -45,7 +43,6 @@ def test_nan_is_refused_before_anything_begins() -> None:
     for call in (
         lambda: timeout_of(math.nan),
         lambda: Deadline(SYSTEM_CLOCK, math.nan),
-        lambda: blocking_eyeballs.connect_socket("127.0.0.1", 1, math.nan),
         lambda: asyncio.run(eyeballs.connect_socket("127.0.0.1", 1, timeout=math.nan)),
         lambda: asyncio.run(within(math.nan, work())),
     ):
