@@ -23,7 +23,7 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 35
 JMUX_REQUEST = 56
 JMUX_REQUEST_OF_MANY = 50
-AQUEDUCT_RESPONSE = 260
+AQUEDUCT_RESPONSE = 245
 
 
 async def test_a_message_of_bymux() -> None:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from mainstem._core.aqueduct.ranges import RangeSet
@@ -58,6 +59,10 @@ RANGES_A_FRAME = 256
 
 DECLARATION_GRAIN_NS = 50_000_000
 """Declarations that arrive closer together than this share one deadline, so that a flood of them creates few entries."""
+
+
+Report = tuple[int, list[tuple[int, int]], int]
+"""The content of an acknowledgment: where it begins, the ranges of acknowledged messages, and where it ends."""
 
 
 class Owner(Protocol):
@@ -403,51 +408,36 @@ class ReceiverHalf:
             not self.declared or max(self.received.first_missing(self.mark), self.expired) >= self.declared
         )
 
-    def take_ack_reliable(self) -> tuple[int, ...]:
-        """Return the run lengths for an AckReliable frame and mark them as sent; empty if there is nothing to acknowledge."""
-        unacked, acked = self.unacked, self.acked
-        if not unacked:
-            return ()
-        position = acked.first_missing(0)
-        counts: list[int] = []
-        for start, stop in list(unacked)[:RANGES_A_FRAME]:
-            if start > position:
-                counts += (start - position,) if counts else (0, start - position)
-            counts.append(stop - start)
-            acked.add_range(start, stop)
-            position = stop
-        unacked.discard_below(position)
-        if not unacked:
+    def take_acks(self) -> Report:
+        """Return the report of an AckReliable frame, and mark it as sent. There must be unacknowledged messages."""
+        base = self.acked.first_missing(0)
+        ranges = list(islice(self.unacked, RANGES_A_FRAME))
+        for start, stop in ranges:
+            self.acked.add_range(start, stop)
+        end = ranges[-1][1]
+        self.unacked.discard_below(end)
+        if not self.unacked:
             self.unacked_count = self.unacked_bytes = 0
-        return tuple(counts)
+        return base, ranges, end
 
-    def take_ack_nack(self, *, final: bool = False) -> tuple[int, ...]:
-        """Return the run lengths for an AckNackUnreliable frame and mark them as sent; empty if there is nothing to report.
+    def take_acks_and_nacks(self, *, final: bool = False) -> Report | None:
+        """Return the report of an AckNackUnreliable frame, and mark it as sent; None if there is nothing to report.
 
         A gap is given up only after its grace period. ``final`` gives up every gap below the last message received, because the
         receiver is about to end.
         """
-        position = self.mark
-        counts: list[int] = []
-        for count, (start, stop) in enumerate(self.received, 1):
-            if start > position:
-                reach = start if final else min(start, self.expired)
-                if reach > position:
-                    counts += (reach - position,) if counts else (0, reach - position)
-                    position = reach
-                if position < start:
-                    break
-            counts.append(stop - position)
-            position = stop
-            if count == RANGES_A_FRAME:
+        base = end = self.mark
+        ranges: list[tuple[int, int]] = []
+        for start, stop in islice(self.received, RANGES_A_FRAME):
+            if start > max(end, self.expired) and not final:
                 break
-        else:
-            if not final and self.expired > position:
-                counts += (self.expired - position,) if counts else (0, self.expired - position)
-                position = self.expired
-        self.mark = position
-        self.received.discard_below(position)
-        return tuple(counts)
+            ranges.append((start, stop))
+            end = stop
+        if len(ranges) < RANGES_A_FRAME and not final:
+            end = max(end, self.expired)
+        self.mark = end
+        self.received.discard_below(end)
+        return None if end == base else (base, ranges, end)
 
 
 def _too_many_gaps(limits: Limits) -> Exception:

@@ -51,7 +51,7 @@ MAX_RUN_START = (1 << 63) - 1 - RUN_LIMIT
 ALONE_LIMIT = 64
 """Maximum number of messages that traveled alone to parse at once. Those that are not processed are parsed again."""
 
-EMPTY_CLOSE = ranges_frame(CLOSE_RECEIVER, ())
+EMPTY_CLOSE = ranges_frame(CLOSE_RECEIVER, 0, [], 0)
 
 MessageFields = tuple[int, int, tuple[int, ...], bytes]
 
@@ -276,11 +276,11 @@ class Receiving(Sending):
             self.ack_list.append(receiver)
 
     def flush_acks(self, receiver: ReceiverHalf, *, final: bool = False) -> None:
-        while receiver.unacked_count and (counts := receiver.take_ack_reliable()):
-            self.write_control(receiver, ranges_frame(ACK_RELIABLE, counts))
+        while receiver.unacked_count:
+            self.write_control(receiver, ranges_frame(ACK_RELIABLE, *receiver.take_acks()))
         if receiver.received or receiver.declared:
-            while counts := receiver.take_ack_nack(final=final):
-                self.write_control(receiver, ranges_frame(ACK_NACK_UNRELIABLE, counts))
+            while report := receiver.take_acks_and_nacks(final=final):
+                self.write_control(receiver, ranges_frame(ACK_NACK_UNRELIABLE, *report))
 
     def acks_due(self) -> None:
         receivers, self.ack_list = self.ack_list, []

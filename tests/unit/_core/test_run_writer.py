@@ -12,6 +12,7 @@ from tests.unit._core.uncompiled import load
 
 from mainstem._core.aqueduct import run_writer as compiled
 from mainstem.aqueduct.frames import (
+    ACK_RELIABLE,
     CHANNEL_CONTROL,
     CLOSED_CHANNEL_LOST,
     FINISH_SENDER,
@@ -293,3 +294,21 @@ def test_no_stream_is_opened_without_room_for_one(module: ModuleType) -> None:
     assert made.put(b"one")
     assert not made.put(b"no room for another")
     assert writer.waiting_singles == 1
+
+
+@both
+@pytest.mark.parametrize(
+    ("base", "ranges", "end", "counts"),
+    [
+        (0, [], 0, ()),
+        (5, [(5, 8)], 8, (3,)),
+        (5, [(6, 8)], 8, (0, 1, 2)),
+        (5, [(5, 6), (9, 10)], 12, (1, 3, 1, 2)),
+        (5, [], 7, (0, 2)),
+        (1 << 63, [((1 << 63) + 1, (1 << 64) - 1)], (1 << 64) - 1, (0, 1, (1 << 63) - 2)),
+    ],
+)
+def test_ranges_become_run_lengths(
+    module: ModuleType, base: int, ranges: list[tuple[int, int]], end: int, counts: tuple[int, ...]
+) -> None:
+    assert module.ranges_frame(ACK_RELIABLE, base, ranges, end) == encode_frame(ACK_RELIABLE, counts)

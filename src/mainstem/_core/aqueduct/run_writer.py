@@ -79,10 +79,18 @@ def integer_frame(tag: cython.int, value: cython.ulonglong) -> bytes:
     return bytes(out)
 
 
-def ranges_frame(tag: cython.int, counts: tuple[int, ...]) -> bytes:
+def ranges_frame(tag: cython.int, base: int, ranges: list[tuple[int, int]], end: int) -> bytes:
+    """Return a frame of run lengths from ``base`` on: of ``ranges``, of the gaps between them, and of the rest up to ``end``."""
     body: bytearray = bytearray()
-    for each in counts:
-        put_integer(body, each)
+    for start, stop in [*ranges, (end, end)]:
+        if start > base:
+            if not body:
+                # The first run, which is a positive one, is empty.
+                body.append(0)
+            put_integer(body, start - base)
+        if stop > start:
+            put_integer(body, stop - start)
+        base = stop
     out: bytearray = bytearray()
     out.append(tag)
     put_integer(out, len(body))
