@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_US
 from mainstem.errors import ConfigurationError, ConnectionLost
+from mainstem.sim.faults import check_faults
 
 if TYPE_CHECKING:
     from random import Random
@@ -41,13 +42,7 @@ class StreamFaults:
     stall_ns: int = 50 * NS_PER_MS
 
     def __post_init__(self) -> None:
-        for name in ("cut", "short", "refuse", "stall"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise ConfigurationError(f"{name} must be a probability from 0 to 1 (got {value})")
-        for name in ("delay_ns", "jitter_ns", "stall_ns"):
-            if getattr(self, name) < 0:
-                raise ConfigurationError(f"{name} must be >= 0 (got {getattr(self, name)})")
+        check_faults(self, ("cut", "short", "refuse", "stall"), ("delay_ns", "jitter_ns", "stall_ns"))
         if self.capacity < 1:
             raise ConfigurationError(f"capacity must be at least 1 byte (got {self.capacity})")
 

@@ -9,15 +9,27 @@ from mainstem._internal.clock import NS_PER_MS, NS_PER_US
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from random import Random
 
 # The link faults that can be switched off by name. Each name is that of the field in ``Faults`` that enables the fault, unless
 # ``_FIELDS`` maps it to another.
 LINK_KINDS = ("loss", "burst", "duplication", "reorder", "jitter", "corruption", "truncation", "mtu", "clog")
 _FIELDS = {"jitter": "jitter_ns", "clog": "rate"}
-_LIKELIHOODS = ("loss", "burst", "duplication", "reorder", "corruption", "truncation")
+_PROBABILITIES = ("loss", "burst", "duplication", "reorder", "corruption", "truncation")
 _SIZES = ("delay_ns", "jitter_ns", "reorder_ns", "burst_length", "mtu", "rate", "queue_length")
+
+
+def check_faults(faults: object, probabilities: Iterable[str], sizes: Iterable[str]) -> None:
+    """Check fields: ``probabilities`` are from 0 to 1, ``sizes`` at least 0. Raises ConfigurationError."""
+    for name in probabilities:
+        value = getattr(faults, name)
+        if not 0.0 <= value <= 1.0:
+            raise ConfigurationError(f"{name} must be a probability from 0 to 1 (got {value})")
+    for name in sizes:
+        value = getattr(faults, name)
+        if value < 0:
+            raise ConfigurationError(f"{name} must be >= 0 (got {value})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +59,7 @@ class Faults:
     queue_length: int = 64 * 1024
 
     def __post_init__(self) -> None:
-        for name in _LIKELIHOODS:
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise ConfigurationError(f"{name} is a probability between 0 and 1, not {value}")
-        for name in _SIZES:
-            if getattr(self, name) < 0:
-                raise ConfigurationError(f"{name} cannot be negative: {getattr(self, name)}")
+        check_faults(self, _PROBABILITIES, _SIZES)
 
     def without(self, kinds: Collection[str]) -> Faults:
         """Return the same link without the faults named in ``kinds``. Names that are not in ``LINK_KINDS`` are ignored."""

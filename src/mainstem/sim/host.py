@@ -198,10 +198,6 @@ class Host:
         if self.is_up and not self.is_paused and not self.is_client_paused:
             self.aeron.invoke()
 
-    def work(self) -> int:
-        """Run one duty cycle of the driver and of the client, and return the work count."""
-        return self.driver.do_work() + self.aeron.invoke()
-
     @property
     def due_in_ns(self) -> int:
         """The nanoseconds until the driver must run again; negative if it is overdue."""

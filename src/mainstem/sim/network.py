@@ -40,18 +40,6 @@ class Arrival(NamedTuple):
 class Link:
     """A link that carries datagrams, with faults. ``counts`` is the number of faults by kind."""
 
-    __slots__ = (
-        "_burst_end_ns",
-        "_bursting",
-        "_counts",
-        "_free_ns",
-        "_is_plain",
-        "_random",
-        "_range",
-        "faults",
-        "is_cut",
-    )
-
     def __init__(self, faults: Faults, counts: Counter[str], rng: Random) -> None:
         self.faults = faults
         self.is_cut = False

@@ -20,17 +20,11 @@ MAX_FAULTS = 10  # in one schedule: with more, faults would hide one another
 
 @dataclass(frozen=True)
 class Plan:
-    """What a replay leaves out of a run. Nothing by default.
+    """What a replay leaves out of a run. Nothing by default."""
 
-    Attributes:
-        without: Kinds of faults that are switched off, on links and in schedules.
-        dropped: Numbers of faults that the schedule leaves out.
-        size: Share of a long run's messages (``--scale``); None to draw it.
-    """
-
-    without: frozenset[str] = frozenset()
-    dropped: frozenset[int] = frozenset()
-    size: float | None = None
+    without: frozenset[str] = frozenset()  # kinds of faults, on links and in schedules
+    dropped: frozenset[int] = frozenset()  # numbers of faults of the schedule
+    size: float | None = None  # share of a long run's messages (``--scale``); None to draw it
 
     @property
     def arguments(self) -> str:
@@ -73,15 +67,7 @@ class Schedule:
     def drawn(
         cls, seed: int, kinds: Sequence[str], *, hosts: int, length_ns: int, plan: Plan | None = None
     ) -> Schedule:
-        """Draw a schedule: up to ten faults of half of the kinds, each for up to half of the time.
-
-        Args:
-            seed: Determines the schedule.
-            kinds: The kinds of faults to draw from.
-            hosts: Number of hosts, which are numbered from 0.
-            length_ns: How long faults continue, in nanoseconds.
-            plan: What a replay leaves out.
-        """
+        """Draw up to ten faults of half of the kinds, each for up to half of ``length_ns``. Hosts are numbered from 0."""
         plan = plan or Plan()
         # A separate generator, so that leaving faults out does not change the other random choices of the run.
         rng = Random(f"schedule {seed}")

@@ -50,31 +50,18 @@ REPAIR_OVERHEAD_NS = 15 * NS_PER_MS
 
 @dataclass
 class Efficiency:
-    """Totals of a run.
+    """Totals of a run."""
 
-    Attributes:
-        lost: Data datagrams that the network lost.
-        lost_bytes: The bytes in them.
-        resent_bytes: Bytes that senders retransmitted.
-        naks: NAKs that receivers sent.
-        status: Status messages that receivers sent.
-        judged: NAKs that a sender had to serve.
-        ignored: NAKs among them that it did not serve.
-        round_trip_ns: The longest round trip between two hosts.
-        status_due: Status messages due by time and by data received: four per window.
-        repairs_ns: Time until each lost datagram was received again.
-    """
-
-    lost: int = 0
+    lost: int = 0  # data datagrams that the network lost
     lost_bytes: int = 0
-    resent_bytes: int = 0
-    naks: int = 0
-    status: int = 0
-    status_due: float = 0.0
-    judged: int = 0
-    ignored: int = 0
-    round_trip_ns: int = 0
-    repairs_ns: list[int] = field(default_factory=list, repr=False)
+    resent_bytes: int = 0  # retransmitted by senders
+    naks: int = 0  # sent by receivers
+    status: int = 0  # status messages sent by receivers
+    status_due: float = 0.0  # status messages due by time and by data received: four per window
+    judged: int = 0  # NAKs that a sender had to serve
+    ignored: int = 0  # NAKs among them that it did not serve
+    round_trip_ns: int = 0  # the longest between two hosts
+    repairs_ns: list[int] = field(default_factory=list, repr=False)  # until each lost datagram was received again
     _open: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
 
     def on_lost(self, key: tuple[object, ...], length: int, now_ns: int) -> None:
@@ -202,19 +189,15 @@ class _Receiver(_Log):
 class WireChecker:
     """Checks that senders and receivers meet their obligations. Raises ``Violation`` if one does not.
 
-    Args:
-        overflows: Returns the number of NAKs that the driver at an address has refused.
-
-    Attributes:
-        window_length: The configured window of receivers; None if congestion control adjusts it.
-        efficiency: The totals of the run.
-        is_strict: Whether a single ignored NAK is a violation; otherwise, only the share of ignored NAKs is checked.
+    ``overflows`` returns the number of NAKs that the driver at an address has refused.
     """
 
-    is_strict = True
+    is_strict = (
+        True  # whether a single ignored NAK is a violation; otherwise, only the share of ignored NAKs is checked
+    )
 
     def __init__(self, overflows: Callable[[str], int]) -> None:
-        self.window_length: int | None = INITIAL_WINDOW_LENGTH
+        self.window_length: int | None = INITIAL_WINDOW_LENGTH  # of receivers; None if congestion control adjusts it
         self.efficiency = Efficiency()
         self.is_blind = False
         self._overflows = overflows
@@ -229,17 +212,7 @@ class WireChecker:
     # -- outgoing datagrams ------------------------------------------------------------------------------------------
 
     def sent(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
-        """Check a datagram that leaves a socket.
-
-        Args:
-            source: The socket's address.
-            destination: The destination address.
-            datagram: Its bytes.
-            now_ns: Simulated time in nanoseconds.
-
-        Raises:
-            Violation: The sender or the receiver has not met an obligation.
-        """
+        """Check a datagram that leaves the socket at ``source``."""
         if self.is_blind:
             return
         kind = _kind(datagram)

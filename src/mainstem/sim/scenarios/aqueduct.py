@@ -196,11 +196,17 @@ class Side:
         """End everything that the application holds. Anything left afterwards is a leak."""
         if not self.conn.is_ready and not self.is_over:
             return
+        self.end_senders(self.conn.finish)
+        self.close_receivers()
+
+    def end_senders(self, end: Callable[[int], object]) -> None:
         for channel_id in sorted(self.senders):
-            self.conn.finish(channel_id)
+            end(channel_id)
+        self.senders.clear()
+
+    def close_receivers(self) -> None:
         for channel_id in sorted(self.receivers):
             self.conn.close_receiver(channel_id)
-        self.senders.clear()
         self.receivers.clear()
 
     def hear(self) -> None:
@@ -454,13 +460,9 @@ class AqueductRun:
             side.connection_lost()
             side.peer.connection_lost()
         elif how == "cancel":
-            for channel_id in sorted(side.senders):
-                side.conn.cancel(channel_id)
-            side.senders.clear()
+            side.end_senders(side.conn.cancel)
         else:
-            for channel_id in sorted(side.receivers):
-                side.conn.close_receiver(channel_id)
-            side.receivers.clear()
+            side.close_receivers()
         self.exchange()
 
     def settle(self) -> Iterator[None]:

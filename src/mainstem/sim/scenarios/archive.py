@@ -24,21 +24,18 @@ from mainstem.archive.server.files import ArchiveFiles
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.archive.session import Signal
 from mainstem.errors import MainstemError
-from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.mark_file import MarkOwner
-from mainstem.recording.reader import RecordingReader
-from mainstem.recording.reading import messages
-from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.disk import Crash, Device, FaultyDisk, temporary_directory
 from mainstem.sim.faults import Faults
+from mainstem.sim.scenarios.recordings import check_messages, open_readers
 from mainstem.sim.world import IDLE_TICK_NS
-from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from mainstem.aeron.client.subscription import Subscription
+    from mainstem.recording.reader import RecordingReader
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -348,13 +345,10 @@ class ArchiveRun:
     # -- the invariants ------------------------------------------------------------------------------------------------
 
     def check(self, *, is_closed: bool) -> None:
-        if not (self.directory / "archive.catalog").exists():
-            return
-        archive = DirectoryArchive(LocalStore(self.directory))
         ends: dict[int, int] = {}
-        for descriptor in archive.recordings():
-            with RecordingReader(archive, descriptor) as reader:
-                ends[descriptor.recording_id] = self._check_recording(reader, is_closed=is_closed)
+        for reader in open_readers(self.directory):
+            with reader:
+                ends[reader.descriptor.recording_id] = self._check_recording(reader, is_closed=is_closed)
         for stream in self.streams:
             if stream.acknowledged > ends.get(stream.recording_id, 0):
                 raise Violation(
@@ -363,24 +357,15 @@ class ArchiveRun:
                 )
 
     def _check_recording(self, reader: RecordingReader, *, is_closed: bool) -> int:
-        descriptor = reader.descriptor
-        name = f"recording {descriptor.recording_id}"
-        start, end = reader.start_position, reader.end_position()
+        descriptor, end = reader.descriptor, reader.end_position()
         stream = next((each for each in self.streams if each.session_id == descriptor.session_id), None)
-        if stream is None or start:
+        if stream is None or reader.start_position:
             raise Violation(
-                f"{name} starts at {start} with session {descriptor.session_id}, expected position 0 of a published session"
+                f"recording {descriptor.recording_id} has session {descriptor.session_id} and starts at "
+                f"{reader.start_position}, expected a published session and 0"
             )
-        recorded = list(messages(reader, start, end))
         published = [each for each in stream.messages if each[0] <= end]
-        if recorded != published:
-            raise Violation(
-                f"{name} has {len(recorded)} messages up to {end}, which are not the {len(published)} published"
-            )
-        for problem in find_problems(reader, start, end):
-            raise Violation(f"{name}: {problem}")
-        if is_closed:
-            CHECKED.count(*(payload for _, payload in recorded))
+        check_messages(reader, published, is_final=is_closed)
         return end
 
 

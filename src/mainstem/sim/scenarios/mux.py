@@ -87,14 +87,8 @@ FATES = ("whole", "whole", "whole", "whole", "whole", "whole", "reset", "reset",
 class Carrier:
     """One end of a byte stream that carries a connection, like a transport.
 
-    Args:
-        world: Provides the clock and the trace.
-        name: Names the end in errors.
-        connection: The sans-IO connection.
-        end: The end of the byte stream.
-        batch: The limit of each ``segments_to_send``.
-        on_event: Called with each event.
-        on_sent: Called with whole packets as they leave the connection, before anything else happens to it.
+    ``batch`` limits each ``segments_to_send``. ``on_sent`` is called with whole packets as they leave the connection, before
+    anything else happens to it.
     """
 
     def __init__(

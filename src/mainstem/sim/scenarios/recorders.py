@@ -12,21 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.reader import RecordingReader
-from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.segments import segment_base, segment_name
-from mainstem.recording.verify import find_problems
-from mainstem.sim.checkers import CHECKED, Violation
+from mainstem.sim.checkers import Violation
 from mainstem.sim.disk import Crash, Device, FaultyDisk, temporary_directory
+from mainstem.sim.scenarios.recordings import check_messages, open_readers
 from mainstem.sim.world import IDLE_TICK_NS
-from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.recording.reader import RecordingReader
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -172,23 +169,15 @@ class RecordersRun:
 
     # -- invariants ----------------------------------------------------------------------------------------------------
 
-    def _readers(self) -> list[RecordingReader]:
-        archive = DirectoryArchive(LocalStore(self.directory))
-        return [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
-
     def _published(self) -> dict[int, int]:
-        if not (self.directory / "archive.catalog").exists():
-            return {}
         positions = {}
-        for reader in self._readers():
+        for reader in open_readers(self.directory):
             with reader:
                 positions[reader.descriptor.recording_id] = reader.end_position()
         return positions
 
     def _check(self, *, is_closed: bool) -> None:
-        if not (self.directory / "archive.catalog").exists():
-            return
-        readers = self._readers()
+        readers = open_readers(self.directory)
         if len(readers) > 1 + self.absences:
             raise Violation(f"one stream has {len(readers)} recordings, expected at most {1 + self.absences}")
         for reader in readers:
@@ -199,16 +188,8 @@ class RecordersRun:
         name = f"recording {reader.descriptor.recording_id}"
         start, end = reader.start_position, reader.end_position()
         first, last = bisect_right(self.ends, start), bisect_right(self.ends, end)
-        recorded = list(messages(reader, start, end))
         offered = list(zip(self.ends[first:last], self.payloads[first:last], strict=True))
-        if recorded != offered:
-            raise Violation(
-                f"{name} has {len(recorded)} messages from {start} to {end}, which are not the {len(offered)} offered there"
-            )
-        if is_closed:
-            CHECKED.count(*(payload for _, payload in recorded))
-        for fault in find_problems(reader, start, end):
-            raise Violation(f"{name}: {fault}")
+        check_messages(reader, offered, is_final=is_closed)
         if reader.index is not None:
             for entry in reader.index.around(start, end):
                 before = bisect_right(self.ends, entry.position) - first

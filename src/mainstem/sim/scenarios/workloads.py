@@ -19,8 +19,6 @@ from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.settings import Settings
 from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, RemoteProtocolError, Timeout
-from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.reader import RecordingReader
 from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
 from mainstem.sim.checkers import CHECKED, Violation
@@ -29,7 +27,7 @@ from mainstem.sim.scenarios.aqueduct import AqueductRun
 from mainstem.sim.scenarios.bymux import BymuxRun
 from mainstem.sim.scenarios.duologue import EchoClient, EchoServer
 from mainstem.sim.scenarios.jmux import JmuxRun
-from mainstem.store.local import LocalStore
+from mainstem.sim.scenarios.recordings import open_readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -478,15 +476,14 @@ class RecorderWorkload(Workload):
     # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        if not self._is_checked or self.world.network.has_damaged or not (self._directory / "archive.catalog").exists():
+        if not self._is_checked or self.world.network.has_damaged:
             return
-        archive = DirectoryArchive(LocalStore(self._directory))
-        for descriptor in archive.recordings():
-            with RecordingReader(archive, descriptor) as reader:
-                before = None
+        for reader in open_readers(self._directory):
+            with reader:
+                recording_id, before = reader.descriptor.recording_id, None
                 for _, payload in messages(reader, reader.start_position, reader.end_position()):
-                    which = self.stream.checked(payload, f"recording {descriptor.recording_id} of {self.host.name}")
+                    which = self.stream.checked(payload, f"recording {recording_id} of {self.host.name}")
                     if before is not None and not self.stream.follows(before, which):
-                        raise Violation(f"recording {descriptor.recording_id}: message {which} follows {before}")
+                        raise Violation(f"recording {recording_id}: message {which} follows {before}")
                     before = which
                     CHECKED.count(payload)
