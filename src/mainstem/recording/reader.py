@@ -115,7 +115,7 @@ class RecordingReader:
     ) -> None:
         self.archive = archive
         self.descriptor = descriptor
-        self._open_files = open_files
+        self._open_files = open_files or OpenFiles()
         self._owns_archive = owns_archive
         self._index: RecordingIndex | None = None
         self._is_released = True
@@ -131,7 +131,7 @@ class RecordingReader:
 
     def close(self) -> None:
         """Unmap the segments; close the archive if ``open_recording`` returned this reader. Idempotent."""
-        self._note_closed()
+        self._open_files.closed(self)
         while self._segments:
             self._segments.popitem()[1].close()
         if self._index is not None:
@@ -145,7 +145,7 @@ class RecordingReader:
 
         They are dropped, not closed, so existing ranges and iterators stay valid.
         """
-        self._note_closed()
+        self._open_files.closed(self)
         self._segments.clear()
         if self._index is not None and self._index.has_file:
             self._index, self._is_released = None, True
@@ -156,16 +156,8 @@ class RecordingReader:
         if self._is_released:
             self._index, self._is_released = self.archive.index(self.descriptor), False
             if self._index is not None and self._index.has_file:
-                self._note_opened()
+                self._open_files.opened(self)
         return self._index
-
-    def _note_opened(self) -> None:
-        if self._open_files is not None:
-            self._open_files.opened(self)
-
-    def _note_closed(self) -> None:
-        if self._open_files is not None:
-            self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
         """Use ``descriptor``, the catalog's current entry, after the recording has ended or was extended."""
@@ -264,7 +256,7 @@ class RecordingReader:
             # Its memory is valid only during one iteration.
             return segment
         self._segments[base] = segment
-        self._note_opened()
+        self._open_files.opened(self)
         if len(self._segments) > MAX_MAPPED_SEGMENTS:
             # Dropped, not closed: an iterator can still hold a range of it.
             self._segments.popitem(last=False)

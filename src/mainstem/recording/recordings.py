@@ -35,8 +35,7 @@ class Recordings(Sequence[RecordingReader]):
 
     Args:
         readers: A reader for each recording; they are closed with this object.
-        archives: The archives to close with this object, including those without recordings. Default: the archives of the
-            readers.
+        archives: The archives to close with this object, including those without recordings.
 
     Example:
         >>> with mainstem.open_recordings("tides") as recordings:
@@ -44,9 +43,8 @@ class Recordings(Sequence[RecordingReader]):
         ...     trades = recordings.scan(codec="avro", codec_options={"schema": "trade.avsc"}).to_polars().collect()
     """
 
-    def __init__(self, readers: Iterable[RecordingReader], archives: Iterable[Archive] = ()) -> None:
-        self._readers = list(readers)
-        self._archives = list(archives) or [reader.archive for reader in self._readers]
+    def __init__(self, readers: Iterable[RecordingReader], archives: Iterable[Archive]) -> None:
+        self._readers, self._archives = list(readers), list(archives)
 
     def __repr__(self) -> str:
         return f"<Recordings of {len(self._readers)} recordings>"
@@ -60,7 +58,7 @@ class Recordings(Sequence[RecordingReader]):
     def close(self) -> None:
         """Close every reader and archive. Idempotent."""
         with ExitStack() as stack:
-            for archive in {id(archive): archive for archive in self._archives}.values():
+            for archive in self._archives:
                 stack.callback(archive.close)
             for reader in self._readers:
                 stack.callback(reader.close)

@@ -19,21 +19,18 @@ class ServerMetrics:
         self.refused: Counter[str] = Counter()
 
     def render(self) -> str:
-        lines = [
-            "# TYPE mainstem_serve_connections gauge",
-            f"mainstem_serve_connections {self.connections}",
-            "# TYPE mainstem_serve_transfers gauge",
-            f"mainstem_serve_transfers {self.transfers}",
-            "# TYPE mainstem_serve_waits gauge",
-            f"mainstem_serve_waits {self.waits}",
-            "# TYPE mainstem_serve_sent_bytes_total counter",
-            f"mainstem_serve_sent_bytes_total {self.bytes_sent}",
-            "# TYPE mainstem_serve_requests_total counter",
-            *(f'mainstem_serve_requests_total{{status="{status}"}} {n}' for status, n in sorted(self.requests.items())),
-            "# TYPE mainstem_serve_refused_connections_total counter",
-            *(
-                f'mainstem_serve_refused_connections_total{{reason="{why}"}} {n}'
-                for why, n in sorted(self.refused.items())
-            ),
-        ]
+        lines = []
+        for name, kind, value in (
+            ("connections", "gauge", self.connections),
+            ("transfers", "gauge", self.transfers),
+            ("waits", "gauge", self.waits),
+            ("sent_bytes_total", "counter", self.bytes_sent),
+        ):
+            lines += [f"# TYPE mainstem_serve_{name} {kind}", f"mainstem_serve_{name} {value}"]
+        for name, label, counter in (
+            ("requests_total", "status", self.requests),
+            ("refused_connections_total", "reason", self.refused),
+        ):
+            lines.append(f"# TYPE mainstem_serve_{name} counter")
+            lines += [f'mainstem_serve_{name}{{{label}="{key}"}} {n}' for key, n in sorted(counter.items())]
         return "\n".join(lines) + "\n"

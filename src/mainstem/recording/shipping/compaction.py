@@ -23,7 +23,6 @@ from mainstem.recording.shipping.manifest import (
     DEFAULT_GRACE_NS,
     Manifest,
     ManifestLog,
-    RecordingPages,
     ShippedRecording,
     garbage_names,
     listed,
@@ -73,9 +72,7 @@ def compact(
     Raises RecordingError if a chunk, a page or the manifest is missing or corrupt, CommitConflictError if other writers win every
     attempt to commit, and StoreError if the store fails.
     """
-    chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
-    recording_pages = RecordingPages(store, archive_id)
-    done = Compacted()
+    chain, done = ManifestLog(store, archive_id), Compacted()
     manifest = chain.latest(probe=True)
     if manifest is None:
         return done
@@ -83,11 +80,11 @@ def compact(
 
     def commit() -> None:
         nonlocal done
-        done += _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
+        done += _replace(chain, batch, now_ns() + grace_ns, now_ns())
         batch.clear()
 
-    entries = recording_pages.all(manifest).items()
-    for key, group in ((key, group) for key, entry in entries for group in _groups(entry, pages)):
+    entries = chain.recording_pages.all(manifest).items()
+    for key, group in ((key, group) for key, entry in entries for group in _groups(entry, chain.pages)):
         if stops():
             break
         batch.append((key, group, _merged(store, archive_id, key, group)))
@@ -153,15 +150,10 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
 
 
 def _replace(
-    chain: ManifestLog,
-    recording_pages: RecordingPages,
-    pages: Pages,
-    batch: Sequence[tuple[int, list[Chunk], Chunk]],
-    after_ns: int,
-    now_ns: int,
+    chain: ManifestLog, batch: Sequence[tuple[int, list[Chunk], Chunk]], after_ns: int, now_ns: int
 ) -> Compacted:
     """Commit the merged chunks, and return what was replaced. Chunks of segments that another process has changed are deleted."""
-    store, archive_id = chain.store, chain.archive_id
+    pages = chain.pages
     unused: list[str] = []
     done = Compacted()
 
@@ -171,7 +163,7 @@ def _replace(
         unused.clear()
         pages.discard()
         recordings, names = dict(current.recordings), list[str]()
-        everything = recording_pages.all(current)
+        everything = chain.recording_pages.all(current)
         for key, group, merged in batch:
             entry = recordings.get(key) or everything.get(key)
             present = list(between(entry.tree, merged.start, merged.end, pages)) if entry is not None else []
@@ -189,17 +181,17 @@ def _replace(
         fresh = set(pages.written)
         unused.extend(name for name in names if name in fresh)
         names = [name for name in names if name not in fresh]
-        refs = listed(store, archive_id, names, after_ns, current.number + 1)
+        refs = listed(chain, names, after_ns, current.number + 1)
         return replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
 
     chain.commit(None, change)
     pages.written.clear()
     for name in unused:
-        store.delete(f"{archive_id}/{name}")
+        chain.store.delete(f"{chain.archive_id}/{name}")
     return done
 
 
-def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:
+def referred(chain: ManifestLog, manifest: Manifest) -> Iterator[str]:
     """Yield the names of all objects that a manifest refers to, including its garbage lists but not the objects named in them.
 
     Reads every page.
@@ -211,9 +203,9 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
         for item in items:
             yield item.name  # type: ignore[attr-defined]
             if not isinstance(item, Chunk):
-                yield from of(pages.read(item))  # type: ignore[arg-type]
+                yield from of(chain.pages.read(item))  # type: ignore[arg-type]
 
-    for entry in recording_pages.all(manifest).values():
+    for entry in chain.recording_pages.all(manifest).values():
         yield from of(entry.tree.items)
 
 
@@ -234,8 +226,7 @@ def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = 
     manifest = chain.latest(probe=True)
     if manifest is None:
         return 0
-    recording_pages, pages = RecordingPages(store, archive_id), Pages(store, archive_id)
-    candidates.difference_update(referred(manifest, recording_pages, pages))
+    candidates.difference_update(referred(chain, manifest))
     for ref in manifest.garbage:
         candidates.difference_update(garbage_names(chain, ref))
     for name in candidates:

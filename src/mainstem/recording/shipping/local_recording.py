@@ -31,12 +31,10 @@ from mainstem.recording.shipping.page_tree import between
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.recording.shipping.manifest import Manifest, ManifestLog, ShippedRecording
-    from mainstem.recording.shipping.page_tree import Pages
+    from mainstem.recording.shipping.manifest import Manifest, ManifestLog
 
 # -- the archive's identity, and the lock of its shipper ---------------------------------------------------------------
 
@@ -268,9 +266,7 @@ class Journal:
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)
 
-    def delete_unreferred(
-        self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
-    ) -> int:
+    def delete_unreferred(self, chain: ManifestLog, manifest: Manifest) -> int:
         """Delete the objects named in the journal that nothing refers to. Return their number.
 
         Objects that compaction or retention has removed are listed as garbage. They stay until their readers have finished.
@@ -282,9 +278,10 @@ class Journal:
         count = 0
         if len(lines) > 1 and lines[0] == self._url:
             dropped = {name for ref in manifest.garbage for name in garbage_names(chain, ref)}
+            recordings = chain.recording_pages.all(manifest)
             for match in filter(None, map(_CHUNK.fullmatch, lines[1:])):
                 entry = recordings.get(int(match[1]))
-                chunks = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
+                chunks = between(entry.tree, int(match[2]), int(match[3]), chain.pages) if entry is not None else ()
                 if match[0] not in dropped and all(chunk.name != match[0] for chunk in chunks):
                     chain.store.delete(f"{chain.archive_id}/{match[0]}")
                     count += 1

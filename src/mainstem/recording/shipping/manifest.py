@@ -44,7 +44,7 @@ from mainstem.recording.shipping.layout import (
     nonce,
     recordings_page_name,
 )
-from mainstem.recording.shipping.page_tree import ChunkTree, check_order, read_checked
+from mainstem.recording.shipping.page_tree import ChunkTree, Pages, check_order, read_checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -247,10 +247,11 @@ class Manifest:
 
 
 class ManifestLog:
-    """The manifests of one archive: reads the highest one, and puts the next."""
+    """The manifests of one archive: reads the highest one, and puts the next. ``pages`` and ``recording_pages`` are theirs."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
         self.store, self.archive_id = store, archive_id
+        self.pages, self.recording_pages = Pages(store, archive_id), RecordingPages(store, archive_id)
 
     def numbers(self) -> list[int]:
         names = (manifest_number(file.name) for file in self.store.list(manifest_prefix(self.archive_id)))
@@ -417,7 +418,7 @@ NAMES_PER_LIST = 10_000
 MAX_LIST_LENGTH = 8 << 20
 
 
-def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, number: int) -> tuple[GarbageRef, ...]:
+def listed(chain: ManifestLog, names: Sequence[str], after_ns: int, number: int) -> tuple[GarbageRef, ...]:
     """Write lists of the objects to delete from epoch ``after_ns`` on.
 
     Returns the references for the manifest with that ``number``.
@@ -426,18 +427,18 @@ def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, n
     for first in range(0, len(names), NAMES_PER_LIST):
         data = json.dumps({"names": names[first : first + NAMES_PER_LIST]}, separators=(",", ":")).encode()
         name = garbage_name()
-        put_verified(store, f"{archive_id}/{name}", data)
+        put_verified(chain.store, f"{chain.archive_id}/{name}", data)
         refs.append(GarbageRef(name, zlib.crc32(data), len(data), after_ns, number))
     return tuple(refs)
 
 
-def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, after_ns: int) -> Manifest:
+def tidied(chain: ManifestLog, manifest: Manifest, after_ns: int) -> Manifest:
     """Move ended recordings into pages and drop superseded pages. Return the resulting manifest."""
-    manifest = recording_pages.moved(manifest)
-    dropped = recording_pages.superseded(manifest)
+    manifest = chain.recording_pages.moved(manifest)
+    dropped = chain.recording_pages.superseded(manifest)
     if not dropped:
         return manifest
-    refs = listed(store, manifest.archive_id, [ref.name for ref in dropped], after_ns, manifest.number)
+    refs = listed(chain, [ref.name for ref in dropped], after_ns, manifest.number)
     pages = tuple(ref for ref in manifest.pages if ref not in dropped)
     return replace(manifest, pages=pages, garbage=(*manifest.garbage, *refs))
 

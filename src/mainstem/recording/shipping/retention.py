@@ -22,7 +22,6 @@ from mainstem.recording.shipping.manifest import (
     DEFAULT_GRACE_NS,
     Manifest,
     ManifestLog,
-    RecordingPages,
     ShippedRecording,
     listed,
     tidied,
@@ -128,18 +127,15 @@ def remove(
     The removed objects can be deleted ``grace_ns`` later. Raises RecordingError if a page or the manifest is missing or corrupt,
     and CommitConflictError if other writers win every attempt to commit.
     """
-    chain, recording_pages, pages = (
-        ManifestLog(store, archive_id),
-        RecordingPages(store, archive_id),
-        Pages(store, archive_id),
-    )
+    chain = ManifestLog(store, archive_id)
+    pages = chain.pages
     removed: list[Removed] = []
 
     def change(current: Manifest) -> Manifest | None:
         removed.clear()
         pages.discard()
         recordings, names = dict(current.recordings), list[str]()
-        for key, entry in recording_pages.all(current).items():
+        for key, entry in chain.recording_pages.all(current).items():
             end = removable(entry, limit(entry, pages))
             if end <= entry.start:
                 continue
@@ -150,9 +146,9 @@ def remove(
             removed.append(Removed(key, entry.start, end, len(splice.chunks), nbytes))
         if not removed:
             return None
-        refs = listed(store, archive_id, names, now_ns + grace_ns, current.number + 1)
+        refs = listed(chain, names, now_ns + grace_ns, current.number + 1)
         following = replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
-        return tidied(store, recording_pages, following, now_ns + grace_ns)
+        return tidied(chain, following, now_ns + grace_ns)
 
     chain.commit(None, change)
     return removed

@@ -24,7 +24,7 @@ from mainstem.recording.fetching import CorruptRangeError, FetchedSegment
 from mainstem.recording.index import ENTRY_LENGTH, IndexEntry, RecordingIndex
 from mainstem.recording.segments import segment_base
 from mainstem.recording.shipping.chunk_reader import ChunkReader, MappedChunk
-from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages
+from mainstem.recording.shipping.manifest import Manifest, ManifestLog
 from mainstem.recording.shipping.page_tree import PageRef, Pages, between, last_where
 
 if TYPE_CHECKING:
@@ -50,9 +50,8 @@ class ShippedArchive:
         self._archive_id = archive_id
         self._clock = clock
         self._chain = ManifestLog(store, archive_id)
-        self.pages = Pages(store, archive_id)
+        self.pages = self._chain.pages
         self.chunk_reader = ChunkReader(store, archive_id)
-        self._recording_pages = RecordingPages(store, archive_id)
         self._manifest: Manifest | None = None
         self._shipped: dict[int, ShippedRecording] = {}
         self._read_ns = 0
@@ -80,7 +79,7 @@ class ShippedArchive:
         self._read_ns = self._clock.monotonic_ns()
         manifest = self._chain.latest()
         if manifest is not None and (self._manifest is None or manifest.number > self._manifest.number):
-            self._manifest, self._shipped = manifest, self._recording_pages.all(manifest)
+            self._manifest, self._shipped = manifest, self._chain.recording_pages.all(manifest)
 
     def refresh_when_due(self) -> None:
         if self._clock.monotonic_ns() - self._read_ns >= REFRESH_NS:

@@ -59,13 +59,12 @@ from mainstem.recording.shipping.manifest import (
     CommitConflictError,
     Manifest,
     ManifestLog,
-    RecordingPages,
     ShippedRecording,
     Shipper,
     collect_garbage,
     tidied,
 )
-from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
+from mainstem.recording.shipping.page_tree import FANOUT, appended, between
 from mainstem.recording.shipping.status import RecordingLag, ShippingStats, ShippingStatus
 from mainstem.store.disk import DISK
 from mainstem.store.threads import Call
@@ -154,8 +153,6 @@ class ArchiveShipper:
             raise
         self._me = Shipper(nonce(), platform.node(), os.getpid(), str(self.directory.resolve()))
         self._chain = ManifestLog(store, self.identity.id)
-        self._pages = Pages(store, self.identity.id)
-        self._recording_pages = RecordingPages(store, self.identity.id)
         self._journal = Journal(self.directory, store.url)
         self._catalog = LocalCatalog(self.directory)
         self._manifest: Manifest | None = None
@@ -178,7 +175,7 @@ class ArchiveShipper:
         """The manifest as of the last commit. The first access commits this process as the archive's shipper."""
         if self._manifest is None:
             manifest = self._chain.commit(None, self._taken_over)
-            self._journal.delete_unreferred(self._chain, manifest, self._recording_pages.all(manifest), self._pages)
+            self._journal.delete_unreferred(self._chain, manifest)
             self._adopt(manifest)
         assert self._manifest is not None
         return self._manifest
@@ -190,7 +187,7 @@ class ArchiveShipper:
 
     def _adopt(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._shipped = self._recording_pages.all(manifest)
+        self._shipped = self._chain.recording_pages.all(manifest)
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
@@ -298,7 +295,7 @@ class ArchiveShipper:
 
     def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
         """Raise RecordingError if the last shipped chunk differs from the directory."""
-        last = next(between(entry.tree, entry.end - 1, entry.end, self._pages), None)
+        last = next(between(entry.tree, entry.end - 1, entry.end, self._chain.pages), None)
         if last is None:
             return
         name = segment_name(descriptor.recording_id, segment_base(descriptor, last.start))
@@ -433,22 +430,22 @@ class ArchiveShipper:
             return 0
 
         def change(current: Manifest) -> Manifest:
-            self._pages.discard()
+            self._chain.pages.discard()
             if current.shipper is None or current.shipper.id != self._me.id:
                 raise CommitConflictError(
                     f"{self._store.url}: archive {self.identity.id} belongs to {current.shipper} now; this is {self._me}"
                 )
-            everything = self._recording_pages.all(current)
+            everything = self._chain.recording_pages.all(current)
             recordings = dict(current.recordings)
             inline = sum(len(entry.tree.tail) for entry in recordings.values())
             most = FANOUT if inline < MAX_INLINE_CHUNKS else SHORT_TAIL
             for key, progress in ready.items():
                 recordings[key] = self._grown(everything.get(key), progress, most)
             following = current.following(self._clock.epoch_ns(), recordings=recordings)
-            return tidied(self._store, self._recording_pages, following, self._clock.epoch_ns() + DEFAULT_GRACE_NS)
+            return tidied(self._chain, following, self._clock.epoch_ns() + DEFAULT_GRACE_NS)
 
         self._adopt(self._chain.commit(base, change))
-        self._pages.written.clear()
+        self._chain.pages.written.clear()
         self._journal.clear()
         self.counts.add(commits=1)
         for key in ready:
@@ -488,7 +485,7 @@ class ArchiveShipper:
             entry,
             descriptor=d,
             end=progress.position,
-            tree=appended(entry.tree, d.recording_id, chunks, self._pages, most),
+            tree=appended(entry.tree, d.recording_id, chunks, self._chain.pages, most),
             messages=last.before + last.messages,
             entries=entries,
             has_index=entry.has_index and progress.has_index,
@@ -506,7 +503,7 @@ class ArchiveShipper:
         present = [(d, self._shipped[d.recording_id]) for d in catalog if d.recording_id in self._shipped]
         if not present or not self._is_still_mine():
             return
-        count, nbytes = delete_shipped(self.directory, present, keep, self._pages, self._clock.epoch_ns())
+        count, nbytes = delete_shipped(self.directory, present, keep, self._chain.pages, self._clock.epoch_ns())
         self.counts.add(segments_deleted=count, bytes_deleted=nbytes)
 
     def _collect_garbage(self) -> None:
