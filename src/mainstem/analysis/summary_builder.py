@@ -48,6 +48,8 @@ MAX_PROBLEMS = 50
 BINS = 120
 # The channel of frames sent to a multicast group whose data address the capture does not show.
 UNKNOWN = "unknown"
+# The columns that identify a stream.
+KEY = "session_id, stream_id, channel"
 
 
 def quantiles(column: str) -> str:
@@ -112,11 +114,10 @@ class SummaryBuilder:
         summary.channels = self.query(f"select * from {{channels}} order by wire_bytes desc limit {MAX_SESSIONS}")
 
     def _losses(self, summary: Summary) -> None:
-        key = "session_id, stream_id, channel"
         summary.gaps = self.query(
-            f"select {key}, place, status, count(*) ranges, sum(length) bytes, sum(naks) naks, max(repair_ns) slowest_ns,"
-            f" max(length) largest from {{gaps}} group by {key}, place, status"
-            f" order by bytes desc, place, status, {key}"
+            f"select {KEY}, place, status, count(*) ranges, sum(length) bytes, sum(naks) naks, max(repair_ns) slowest_ns,"
+            f" max(length) largest from {{gaps}} group by {KEY}, place, status"
+            f" order by bytes desc, place, status, {KEY}"
         )
         counts = self.query("select reason, count(*) n from {retransmits} group by reason order by reason")
         summary.retransmits = {row["reason"]: row["n"] for row in counts}
@@ -125,8 +126,8 @@ class SummaryBuilder:
             " group by protocol, method order by protocol, method"
         )
         summary.stalls = self.query(
-            f"select {key}, cause, count(*) times, sum(duration_ns) duration_ns, sum(held_ns) held_ns,"
-            f" max(duration_ns) longest_ns from {{flow_control}} group by {key}, cause order by duration_ns desc, cause, {key}"
+            f"select {KEY}, cause, count(*) times, sum(duration_ns) duration_ns, sum(held_ns) held_ns,"
+            f" max(duration_ns) longest_ns from {{flow_control}} group by {KEY}, cause order by duration_ns desc, cause, {KEY}"
         )
         summary.longest_stalls = self.query(
             "select * from {flow_control} order by held_ns desc, duration_ns desc, start_ns, session_id, stream_id"
@@ -187,25 +188,23 @@ class SummaryBuilder:
             )
         chosen = [key_of(row) for row in summary.sessions[:MAX_PAGES]]
         summary.stream_timelines = {key: Timeline(*empty) for key in chosen}
-        key = "session_id, stream_id, channel"
         for row in self.query(
-            f"select {key}, {at} bin, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(if(type = 1, length, 0)) payload,"
+            f"select {KEY}, {at} bin, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(if(type = 1, length, 0)) payload,"
             " sum(cast(type = 2 as int)) naks from {frames} where protocol = 'aeron' and channel is not null"
-            f" group by {key}, {at}"
+            f" group by {KEY}, {at}"
         ):
             _put_stream(summary, row, {name: row[name] for name in ("bytes", "payload", "naks")}, total=False)
         for row in self.query(
-            f"select {key}, {at} bin, sum(if(reason like 'lost%', 1, 0)) retransmits, sum(if(reason like 'lost%', length, 0))"
-            f" resent from {{retransmits}} group by {key}, {at}"
+            f"select {KEY}, {at} bin, sum(if(reason like 'lost%', 1, 0)) retransmits, sum(if(reason like 'lost%', length, 0))"
+            f" resent from {{retransmits}} group by {KEY}, {at}"
         ):
             _put_stream(summary, row, {name: row[name] for name in ("retransmits", "resent")}, total=True)
         self._round_trips(summary, at)
 
     def _round_trips(self, summary: Summary, at: str) -> None:
-        key = "session_id, stream_id, channel"
         for row in self.query(
-            f"select {key}, method, {at} bin, percentile_approx(rtt_ns, 0.5, 1000) middle, max(rtt_ns) slowest from {{rtt}}"
-            f" group by {key}, method, {at}"
+            f"select {KEY}, method, {at} bin, percentile_approx(rtt_ns, 0.5, 1000) middle, max(rtt_ns) slowest from {{rtt}}"
+            f" group by {KEY}, method, {at}"
         ):
             of_stream = summary.stream_timelines.get(key_of(row))
             for timeline in (summary.timeline, of_stream):

@@ -7,6 +7,7 @@ address; times are by the connection's clock.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -29,19 +30,7 @@ if TYPE_CHECKING:
 
 MAX_TIME_NS = (1 << 63) - 1  # the maximum value of the column
 
-# Frame types by class name, with their tags, as in schema.KINDS.
-KINDS = {
-    "ConnectionControl": ("CONNECTION_CONTROL", 1),
-    "ChannelControl": ("CHANNEL_CONTROL", 2),
-    "Message": ("MESSAGE", 3),
-    "SentUnreliable": ("SENT_UNRELIABLE", 4),
-    "AckReliable": ("ACK_RELIABLE", 5),
-    "AckNackUnreliable": ("ACK_NACK_UNRELIABLE", 6),
-    "FinishSender": ("FINISH_SENDER", 7),
-    "CloseReceiver": ("CLOSE_RECEIVER", 8),
-    "ClosedChannelLost": ("CLOSED_CHANNEL_LOST", 9),
-    "Version": ("VERSION", 239),
-}
+_WORD = re.compile(r"(?<=.)(?=[A-Z])")
 
 
 def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
@@ -130,7 +119,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
     tag, value = frame
     row: dict[str, Any] = {
         "protocol": "aqueduct",
-        "frame_type": KINDS[frames.FRAME_TYPES[tag].name][0],
+        "frame_type": _WORD.sub("_", frames.FRAME_TYPES[tag].name).upper(),
         "type": tag,
         "text": describe_frame(frame),
         "length": 0,

@@ -270,15 +270,8 @@ def arrow_type(kind: Type) -> Any:
     """Return the Arrow type for an Avro type. It holds every value, and Spark supports it."""
     import pyarrow as pa
 
-    logical = {
-        "date": pa.date32(), "uuid": pa.string(),
-        "timestamp-millis": pa.timestamp("us", "UTC"), "timestamp-micros": pa.timestamp("us", "UTC"),
-        "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
-    }  # fmt: skip
     if kind.logical == "decimal":
         return pa.decimal128(kind.precision, kind.scale)
-    if kind.logical:
-        return logical[kind.logical]
     if kind.kind == "record":
         return pa.struct([(name, arrow_type(each)) for name, each, _ in kind.fields])
     if kind.kind == "union":
@@ -301,8 +294,11 @@ def arrow_type(kind: Type) -> Any:
     plain = {
         "null": pa.string(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
         "double": pa.float64(), "bytes": pa.binary(), "fixed": pa.binary(), "string": pa.string(), "enum": pa.string(),
+        "date": pa.date32(), "uuid": pa.string(),
+        "timestamp-millis": pa.timestamp("us", "UTC"), "timestamp-micros": pa.timestamp("us", "UTC"),
+        "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
     }  # fmt: skip
-    return plain[kind.kind]
+    return plain[kind.logical or kind.kind]
 
 
 def to_value(value: Any, kind: Type) -> Any:

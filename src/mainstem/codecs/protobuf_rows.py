@@ -79,6 +79,8 @@ class Message:
     by_name: dict[str, Field] = field(default_factory=dict)
 
     def read(self, message: Any, budget: Budget) -> dict[str, Any]:
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
         budget.take(len(self.fields))
         row: dict[str, Any] = {}
         for each in self.fields:
@@ -94,7 +96,7 @@ class Message:
                 row[each.name] = [each.read(item, budget) for item in value]
             else:
                 row[each.name] = each.read(value, budget)
-        row.update(_unknown(message, budget))
+        row.update(_numbered(UnknownFieldSet(message), budget))
         for descriptor, value in message.ListFields():
             if descriptor.is_extension:
                 row[f"[{descriptor.full_name}]"] = value if isinstance(value, _PLAIN) else str(value)
@@ -155,14 +157,8 @@ def _set(message: Any, each: Field, value: Any, where: str) -> None:
         setattr(message, each.name, each.write(value))
 
 
-def _unknown(message: Any, budget: Budget) -> dict[str, Any]:
-    """Return the fields that the descriptor lacks, by number. Repeated ones are lists."""
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
-    return _numbered(UnknownFieldSet(message), budget)
-
-
 def _numbered(unknown: Any, budget: Budget) -> dict[str, Any]:
+    """Return the fields that the descriptor lacks, by number. Repeated ones are lists."""
     fields: dict[str, Any] = {}
     budget.take(len(unknown))
     for each in unknown:

@@ -327,17 +327,7 @@ def _fields(block: Block) -> list[Any]:
 
 
 # Spark has no unsigned integers, so use the next larger type.
-_NUMBERS = {
-    "int8": "int8",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "uint8": "int16",
-    "uint16": "int32",
-    "uint32": "int64",
-    "float": "float32",
-    "double": "float64",
-}
+_NUMBERS = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "float": "float32", "double": "float64"}
 
 
 def _arrow(kind: Type) -> Any:
@@ -350,5 +340,9 @@ def _arrow(kind: Type) -> Any:
     if kind.names or kind.primitive == "char" or isinstance(kind.constant, str):
         return pa.string()
     # No integer type of Spark holds unsigned 64-bit values.
-    number = pa.decimal128(20, 0) if kind.primitive == "uint64" else getattr(pa, _NUMBERS[kind.primitive])()
+    number = (
+        pa.decimal128(20, 0)
+        if kind.primitive == "uint64"
+        else getattr(pa, _NUMBERS.get(kind.primitive, kind.primitive))()
+    )
     return pa.list_(number) if kind.length > 1 and kind.constant is None else number

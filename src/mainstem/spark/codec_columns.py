@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.inference import distinct
+from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from mainstem.codecs import Codec
 
@@ -64,6 +65,15 @@ def as_nullable(columns: StructType) -> StructType:
         return [nullable(each) for each in value] if isinstance(value, list) else value
 
     return type(columns).fromJson(nullable(columns.jsonValue()))
+
+
+def row_columns(known: Sequence[StructField], columns: StructType) -> StructType:
+    """Return the columns of decoded rows: the message's, ``problem``, the codec's, ``rescued`` and ``payload``."""
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    problem, rescued = StructField(PROBLEM, StringType()), StructField(RESCUE_COLUMNS[0], StringType())
+    payload = StructField(RESCUE_COLUMNS[1], BinaryType())
+    return StructType([*known, problem, *as_nullable(columns).fields, rescued, payload])
 
 
 def with_required(columns: StructType, given: StructType) -> StructType:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, MainstemError
@@ -111,9 +112,7 @@ def to_iceberg(
     """
     from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
-    def connect() -> Any:
-        return open_catalog(str(warehouse), name=catalog, options=catalog_options, store=options)
-
+    connect = partial(open_catalog, str(warehouse), name=catalog, options=catalog_options, store=options)
     written = IcebergTable(connect, table, partition_by, target_file_size)
     return BatchWriter(written, evolve=evolve, compact_every=compact_every, query_id=query_id)
 

@@ -79,10 +79,8 @@ def _link(runtime: Path, cache: Path) -> Path:
         link = directory / entry.name
         if entry.name != "bin" and not link.is_symlink():
             # Another process may create the link at the same time.
-            try:
+            with contextlib.suppress(FileExistsError):
                 link.symlink_to(entry)
-            except FileExistsError:
-                continue
     launcher = directory / "bin" / "java"
     fresh = launcher.with_suffix(f".{os.getpid()}")
     fresh.write_text(_LAUNCHER.format(module=_MODULE_ARGUMENT, java=runtime / "bin" / "java"))

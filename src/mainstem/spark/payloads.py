@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.codecs import find_codec
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError
-from mainstem.spark.codec_columns import UnknownColumnsError, as_nullable, check_distinct, inferred_columns
+from mainstem.spark.codec_columns import UnknownColumnsError, check_distinct, inferred_columns, row_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def decode(
     """
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+    from pyspark.sql.types import BinaryType, StringType, StructType
 
     reader = _codec(codec, codec_options)
     kinds = _kinds(df, [payload])
@@ -70,14 +70,10 @@ def decode(
     if kind is None:
         kind = _columns(messages, reader, payload, taken)
     check_distinct(kind.names, taken)
-    own = [StructField(PROBLEM, StringType())]
-    rest = [StructField(RESCUE_COLUMNS[0], StringType()), StructField(RESCUE_COLUMNS[1], BinaryType())]
     if reserved := sorted({PROBLEM, *RESCUE_COLUMNS} & set(names)):
         raise ConfigurationError(f"column {reserved[0]!r} has the name of a column of the result; rename it")
     arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    return messages.mapInArrow(
-        DecodedRows(reader, arrow, names, payload), StructType([*known, *own, *as_nullable(kind).fields, *rest])
-    )
+    return messages.mapInArrow(DecodedRows(reader, arrow, names, payload), row_columns(known, kind))
 
 
 def encode(

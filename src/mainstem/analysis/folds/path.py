@@ -60,16 +60,8 @@ from mainstem.capture.schema import AERON_TYPES, Column
 if TYPE_CHECKING:
     from mainstem.analysis.folds.fold import Events
 
-PAD, DATA, NAK, SM, ERR, SETUP, RTTM = 0, 1, 2, 3, 4, 5, 6
-assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [
-    "PAD",
-    "DATA",
-    "NAK",
-    "SM",
-    "ERR",
-    "SETUP",
-    "RTTM",
-]
+_TYPES = {name: code for code, name in AERON_TYPES.items()}
+PAD, DATA, NAK, SM, ERR, SETUP, RTTM = (_TYPES[name] for name in ("PAD", "DATA", "NAK", "SM", "ERR", "SETUP", "RTTM"))
 SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
 # The channel of a frame is the endpoint that data goes to. Frames from receivers come from that endpoint, or go to the control
 # address of a multicast group, which is one above the data address (its last byte wraps). The receiver sends NAK, SM, ERR,

@@ -307,21 +307,12 @@ def indexable(schema: Any) -> list[str]:
 
 
 def _is_indexable(kind: Any) -> bool:
-    import pyarrow as pa
+    import pyarrow.types as is_
 
-    if pa.types.is_decimal(kind):
+    if is_.is_decimal(kind):
         return bool(kind.precision <= MAX_DIGITS and kind.scale <= MAX_SCALE)
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_boolean,
-            pa.types.is_integer,
-            pa.types.is_date,
-            pa.types.is_timestamp,
-            pa.types.is_string,
-            pa.types.is_large_string,
-        )
-    )
+    plain = is_.is_boolean, is_.is_integer, is_.is_date, is_.is_timestamp, is_.is_string, is_.is_large_string
+    return any(is_kind(kind) for is_kind in plain)
 
 
 def property_of(names: Iterable[str]) -> str:

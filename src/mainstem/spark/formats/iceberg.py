@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -58,13 +58,11 @@ class IcebergFile:
         self.sink.close()
 
     def discard(self) -> None:
-        try:
+        # No commit refers to the file, so it may remain.
+        with suppress(OSError):
             if not self.sink.closed:
                 self.sink.close()
             self._io.delete(self.name)
-        except OSError:
-            # No commit refers to the file, so it may remain.
-            return
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.rows import RESCUE_COLUMNS
@@ -46,11 +47,8 @@ def open_table(options: IngestOptions) -> Table:
     if options.format == "iceberg":
         from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
-        def catalog() -> Any:
-            return open_catalog(
-                str(options.out), name=options.catalog, options=options.catalog_options, store=options.store_options
-            )
-
+        access = {"options": options.catalog_options, "store": options.store_options}
+        catalog = partial(open_catalog, str(options.out), name=options.catalog, **access)
         return IcebergTable(catalog, options.table, PARTITIONS, options.target_file_size)
     from mainstem.spark.formats.delta import DeltaTable
 

@@ -138,8 +138,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy without the driver's state.
-        nothing: dict[str, Any] = {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
-        return {"_options": self._options, "_rows": self._rows, **nothing}
+        return self.__dict__ | {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CaptureOffset().as_json()

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from mainstem.codecs import find_codec
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, ROW, DecodedRows
 from mainstem.errors import ConfigurationError
-from mainstem.spark.codec_columns import UnknownColumnsError, as_nullable, check_distinct, folded, inferred_columns
+from mainstem.spark.codec_columns import (
+    UnknownColumnsError,
+    as_nullable,
+    check_distinct,
+    folded,
+    inferred_columns,
+    row_columns,
+)
 from mainstem.spark.option_table import option, text
 from mainstem.store.options import is_store_option
 
@@ -90,8 +97,6 @@ def check_codec(options: CodecOptions) -> None:
 
 def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> StructType:
     """Return the schema of a source with a codec, given the source's own columns. Raises ConfigurationError."""
-    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
-
     known = [item for item in columns if item.name != PAYLOAD]
     reserved = (PROBLEM, *RESCUE_COLUMNS)
     kind = options.codec_schema
@@ -106,15 +111,7 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
             ) from None
     check_distinct(kind.names, reserved)
     hidden = set(map(folded, kind.names))
-    return StructType(
-        [
-            *(item for item in known if folded(item.name) not in hidden),
-            StructField(PROBLEM, StringType()),
-            *as_nullable(kind).fields,
-            StructField(RESCUE_COLUMNS[0], StringType()),
-            StructField(RESCUE_COLUMNS[1], BinaryType()),
-        ]
-    )
+    return row_columns([item for item in known if folded(item.name) not in hidden], kind)
 
 
 class PayloadDecoder:

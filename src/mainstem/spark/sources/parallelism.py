@@ -62,10 +62,11 @@ def parallelism_of(spark: SparkSession) -> int | None:
 def launched_parallelism() -> int:
     """Return how many tasks this process's Spark runs at once. The result is cached."""
     for pid in _ancestors():
-        arguments = _command_line(pid)
+        arguments = _texts(pid, "cmdline")
         if any(each.startswith(SUBMIT) for each in arguments) and "java" in os.path.basename(arguments[0]):
-            environment = _environment(pid)
-            return parallelism_from(launch_settings(arguments, environment), _processors(pid)) or UNKNOWN_PARALLELISM
+            environment = dict(text.split("=", 1) for text in _texts(pid, "environ") if "=" in text)
+            settings = launch_settings(arguments, environment or os.environ)
+            return parallelism_from(settings, _processors(pid)) or UNKNOWN_PARALLELISM
     return UNKNOWN_PARALLELISM
 
 
@@ -134,19 +135,12 @@ def _ancestors() -> Iterator[int]:
             return
 
 
-def _command_line(pid: int) -> list[str]:
+def _texts(pid: int, name: str) -> list[str]:
+    """Return a process's arguments (``cmdline``) or its environment (``environ``), or nothing if it cannot be read."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
         return []
-
-
-def _environment(pid: int) -> dict[str, str]:
-    try:
-        items = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return dict(os.environ)
-    return dict(item.split("=", 1) for item in items if "=" in item)
 
 
 def _processors(pid: int) -> int:
