@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mainstem._core import layout
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
@@ -55,6 +55,7 @@ CONGESTION_CONTROL_SUPPLIERS = {
 FLOW_CONTROL = "unicast_max, multicast_max, multicast_min or multicast_tagged"
 CONGESTION_CONTROL = "default, static or cubic"
 NETWORKS = "addresses and networks, as in 192.0.2.0/24, separated by commas"
+INTERCEPTORS = "loss, fixed-loss, multi-gap-loss, separated by commas"
 NATIVE_AGENT_SLEEP = "1ms"
 IDLE_ARGUMENTS = "Arguments of that strategy, as in 10-20-1us-1ms for backoff and 1ms for sleep-ns."
 IDLE = "backoff, spin, noop, yield or sleep-ns"
@@ -117,6 +118,23 @@ def _are_networks(value: str) -> bool:
     except ConfigurationError:
         return False
     return True
+
+
+def _idle_strategy(agent: str) -> Any:
+    return text("backoff", f"What the {agent} does without work.", accepts=IDLE, fits=is_idle_strategy)
+
+
+def _cpu_affinity(agent: str) -> Any:
+    return integer(-1, f"The processor that the {agent}'s thread is bound to; -1 for any.", low=-1, high=4095)
+
+
+def _wildcard_ports(agent: str) -> Any:
+    return text(
+        None,
+        f"Ports that the {agent} takes for port 0; unset: the system's own.",
+        accepts="a first and a last port, as in 20700 20799",
+        fits=_is_port_range,
+    )
 
 
 class DriverSettings(Settings):
@@ -183,25 +201,15 @@ class DriverSettings(Settings):
     threading_mode: ThreadingMode = choice(
         ThreadingMode.DEDICATED, "Which of conductor, sender and receiver share a thread."
     )
-    conductor_idle_strategy: str = text(
-        "backoff", "What the conductor does without work.", accepts=IDLE, fits=is_idle_strategy
-    )
+    conductor_idle_strategy: str = _idle_strategy("conductor")
     conductor_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
-    sender_idle_strategy: str = text(
-        "backoff", "What the sender does without work.", accepts=IDLE, fits=is_idle_strategy
-    )
+    sender_idle_strategy: str = _idle_strategy("sender")
     sender_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
-    receiver_idle_strategy: str = text(
-        "backoff", "What the receiver does without work.", accepts=IDLE, fits=is_idle_strategy
-    )
+    receiver_idle_strategy: str = _idle_strategy("receiver")
     receiver_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
-    shared_idle_strategy: str = text(
-        "backoff", "What the shared agent does without work.", accepts=IDLE, fits=is_idle_strategy
-    )
+    shared_idle_strategy: str = _idle_strategy("shared agent")
     shared_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
-    sharednetwork_idle_strategy: str = text(
-        "backoff", "What the shared network agent does without work.", accepts=IDLE, fits=is_idle_strategy
-    )
+    sharednetwork_idle_strategy: str = _idle_strategy("shared network agent")
     sharednetwork_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     driver_native_resource_agent_idle_strategy: str = text(
         "sleep-ns",
@@ -210,15 +218,9 @@ class DriverSettings(Settings):
         fits=is_idle_strategy,
     )
     driver_native_resource_agent_idle_strategy_init_args: str = text(NATIVE_AGENT_SLEEP, IDLE_ARGUMENTS)
-    conductor_cpu_affinity: int = integer(
-        -1, "The processor that the conductor's thread is bound to; -1 for any.", low=-1, high=4095
-    )
-    sender_cpu_affinity: int = integer(
-        -1, "The processor that the sender's thread is bound to; -1 for any.", low=-1, high=4095
-    )
-    receiver_cpu_affinity: int = integer(
-        -1, "The processor that the receiver's thread is bound to; -1 for any.", low=-1, high=4095
-    )
+    conductor_cpu_affinity: int = _cpu_affinity("conductor")
+    sender_cpu_affinity: int = _cpu_affinity("sender")
+    receiver_cpu_affinity: int = _cpu_affinity("receiver")
     driver_native_resource_agent_cpu_affinity: int = integer(
         -1, "Accepted, and without effect: files and names are the conductor's work here.", low=-1, high=4095
     )
@@ -457,24 +459,10 @@ class DriverSettings(Settings):
         4, "Batches of datagrams given to a socket at once; a batch is four.", low=1, high=MAX_IO_VECTORS
     )
     driver_connect: bool = boolean(True, "Whether sockets of unicast publications are connected.")
-    sender_wildcard_port_range: str | None = text(
-        None,
-        "Ports that the sender takes for port 0; unset: the system's own.",
-        accepts="a first and a last port, as in 20700 20799",
-        fits=_is_port_range,
-    )
-    receiver_wildcard_port_range: str | None = text(
-        None,
-        "Ports that the receiver takes for port 0; unset: the system's own.",
-        accepts="a first and a last port, as in 20700 20799",
-        fits=_is_port_range,
-    )
-    udp_channel_incoming_interceptors: str = text(
-        "", "Loss generators for incoming datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
-    )
-    udp_channel_outgoing_interceptors: str = text(
-        "", "Loss generators for outgoing datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
-    )
+    sender_wildcard_port_range: str | None = _wildcard_ports("sender")
+    receiver_wildcard_port_range: str | None = _wildcard_ports("receiver")
+    udp_channel_incoming_interceptors: str = text("", "Loss generators for incoming datagrams.", accepts=INTERCEPTORS)
+    udp_channel_outgoing_interceptors: str = text("", "Loss generators for outgoing datagrams.", accepts=INTERCEPTORS)
     udp_channel_transport_bindings_loss_args: str = text(
         "", "What loss loses: rate, seed and recv-msg-mask.", accepts="key=value|key=value"
     )
