@@ -79,10 +79,7 @@ class CaptureDecoder:
         self.tcp_buckets = 0
         self.fragment_buckets = 0
         if not cython.compiled:
-            self.udp_ports = [0] * 65536
-            self.tcp_ports = [0] * 65536
-            self.passed = [0] * 8
-            self.passed_last = [0] * 8
+            set_arrays(self)
         self.follow_fragments = True
         self.set_ports([], [])
         self.take_passed()

@@ -77,10 +77,7 @@ class RecordWalk:
         self.interfaces = 0
         self.tick_ns = 1000
         if not cython.compiled:
-            self.links = [0] * RECORD_MAX_INTERFACES
-            self.resolutions = [0] * RECORD_MAX_INTERFACES
-            self.offsets_s = [0] * RECORD_MAX_INTERFACES
-            self.snaplens = [0] * RECORD_MAX_INTERFACES
+            set_arrays(self)
 
     def set_records(
         self, swapped: cython.bint, nanoseconds: cython.bint, link: cython.int, snaplen: cython.longlong

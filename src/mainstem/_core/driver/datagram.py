@@ -104,13 +104,7 @@ class Transport:
         if not 0 < slots <= MAX_SLOTS:
             raise ValueError(f"slots: {slots} is not one of 1 to {MAX_SLOTS}")
         if not cython.compiled:
-            self.slot_size = [0] * MAX_SLOTS
-            self.slot_segment = [0] * MAX_SLOTS
-            self.source_length = [0] * MAX_SLOTS
-            self.slot_ns = [0] * MAX_SLOTS
-            self.one_offset = [0]
-            self.one_length = [0]
-            self.one_segment = [0]
+            set_arrays(self)
         self.fd = -1
         self.incoming = incoming
         self.outgoing = outgoing

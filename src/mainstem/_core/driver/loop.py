@@ -127,10 +127,7 @@ class Loop:
         max_park_ns: cython.longlong = 1000000,
     ) -> None:
         if not cython.compiled:
-            self.cycles = [None] * MAX_CYCLES
-            self.watch_base = [None] * MAX_WATCHES
-            self.watch_offset = [0] * MAX_WATCHES
-            self.watch_seen = [0] * MAX_WATCHES
+            set_arrays(self)
         self.references = []
         self.watched = []
         self.count = 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from mainstem._core.layout import *
-    from mainstem._core.memory.plain import readonly
+    from mainstem._core.memory.plain import readonly, set_arrays
 
     # The number of gaps that are repaired at once; those behind them wait until these are closed.
     MAX_GAPS = 64
@@ -104,23 +104,7 @@ class LossDetector:
 
     def __init__(self, delay: DelayGenerator, group: cython.bint = False) -> None:
         if not cython.compiled:
-            self.position = [0] * MAX_GAPS
-            self.length = [0] * MAX_GAPS
-            self.continues = [False] * MAX_GAPS
-            self.timer = [0] * MAX_GAPS
-            self.asked = [0] * MAX_GAPS
-            self.first_asked = [0] * MAX_GAPS
-            self.times = [0] * MAX_GAPS
-            self.copies = [0] * MAX_GAPS
-            self.order = [0] * MAX_GAPS
-            self.old_position = [0] * MAX_GAPS
-            self.old_length = [0] * MAX_GAPS
-            self.old_timer = [0] * MAX_GAPS
-            self.old_asked = [0] * MAX_GAPS
-            self.old_first_asked = [0] * MAX_GAPS
-            self.old_times = [0] * MAX_GAPS
-            self.old_copies = [0] * MAX_GAPS
-            self.old_order = [0] * MAX_GAPS
+            set_arrays(self)
         self.delay = delay
         self.group = group
         self.count = 0

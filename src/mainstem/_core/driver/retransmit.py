@@ -6,7 +6,7 @@ import cython
 
 if not cython.compiled:
     from mainstem._core.layout import *
-    from mainstem._core.memory.plain import readonly
+    from mainstem._core.memory.plain import readonly, set_arrays
 
     # The reference's pool for a group has no more.
     MAX_ACTIONS = 256
@@ -74,11 +74,7 @@ class RetransmitHandler:
         rate: cython.longlong = 0,
     ) -> None:
         if not cython.compiled:
-            self.position = [0] * MAX_ACTIONS
-            self.length = [0] * MAX_ACTIONS
-            self.timer = [0] * MAX_ACTIONS
-            self.delayed = [False] * MAX_ACTIONS
-            self.due = [False] * MAX_ACTIONS
+            set_arrays(self)
         multiple = window_multiple or (GROUP_WINDOW_MULTIPLE if group else UNICAST_WINDOW_MULTIPLE)
         self.term_length = term_length
         self.group = group

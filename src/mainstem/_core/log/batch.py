@@ -34,9 +34,8 @@ class Messages:
 
     def prepare(self) -> None:
         if not cython.compiled:
+            set_arrays(self)
             self.loaded = 0
-            self.source = [None] * CHUNK
-            self.length = [0] * CHUNK
 
     @cython.exceptval(check=False)
     def load(self, first: cython.longlong) -> cython.void:  # noqa: ARG002 - subclasses do the work

@@ -86,7 +86,7 @@ class FrameChecksum:
         _bit: cython.int = 0
         value: cython.uint = 0
         if not cython.compiled:
-            self.table = [0] * 2048
+            set_arrays(self)
         self.offset = 0
         self.is_crc32 = polynomial == CRC32
         for i in range(256):

@@ -413,11 +413,7 @@ class Columns:
         self.found_payload = 0
         self.found_flags = 0
         if not cython.compiled:
-            self.column = [None] * 12
-            self.at = [0] * (COLUMN_CHUNK_ROWS + 1)
-            self.lengths = [0] * (COLUMN_CHUNK_ROWS + 1)
-            self.payloads = [0] * (COLUMN_CHUNK_ROWS + 1)
-            self.flags = [0] * (COLUMN_CHUNK_ROWS + 1)
+            set_arrays(self)
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:

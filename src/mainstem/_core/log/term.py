@@ -107,10 +107,7 @@ class RunBatch:
 
     def __init__(self) -> None:
         if not cython.compiled:
-            self.offset = [0] * MAX_RUNS
-            self.length = [0] * MAX_RUNS
-            self.segment = [0] * MAX_RUNS
-            self.advance = [0] * MAX_RUNS
+            set_arrays(self)
         self.count = 0
         self.padding = 0
         self.malformed = 0

@@ -7,6 +7,8 @@ debugging and line-by-line coverage, and refuses a mapped file (see ``buffer.Ato
 
 from __future__ import annotations
 
+import re
+import sys
 from struct import Struct
 from time import monotonic_ns
 from typing import Any
@@ -33,6 +35,18 @@ class readonly:
 
 class public:
     """A marker for an attribute of a compiled class that Python may read and set: ``key: public[cython.int]``."""
+
+
+_ARRAY = re.compile(r"cython\.(\w+)\[(\w+)\]")
+
+
+def set_arrays(of: Any) -> None:
+    """Set the attributes that a class declares as C arrays, such as ``length: cython.int[64]``: to zeros, or None for pointers."""
+    for cls in type(of).__mro__:
+        names = vars(sys.modules[cls.__module__])
+        for name, annotation in vars(cls).get("__annotations__", {}).items():
+            if match := _ARRAY.fullmatch(str(annotation)):
+                setattr(of, name, [None if match[1].startswith("p") else 0] * eval(match[2], names))
 
 
 def get8(b: Memory, o: int) -> int:
