@@ -43,6 +43,8 @@ NS_PER_SECOND = 1_000_000_000
 DURATION, SIZE, ID = "DURATION", "SIZE", "ID"  # placeholders in help texts
 MIN_ID, MAX_ID = -(1 << 31), (1 << 31) - 1  # stream and session ids
 MAX_WIDTH = 120  # columns of help texts: longer lines are hard to read
+LEAST_NAMES, MOST_NAMES, LEAST_MEANING = 16, 30, 42  # columns of names, and of what they mean
+NO_BREAK = "\u2011"  # stands for a hyphen while lines are broken: names of options and URLs stay whole
 
 
 # -- how options are declared: names, the word for the value, the help, and the default that the help shows -----------
@@ -533,7 +535,7 @@ class _Help:
         for text in paragraphs:
             if text and not text.startswith("Example: "):
                 formatter.write_paragraph()
-                formatter.write_text(text)
+                formatter.write_text(text.replace("-", NO_BREAK))
         rows = [*help_rows(self), HelpRow(["-h", "--help"], "Show this message and exit.", "", is_argument=False)]
         sections = {
             "Arguments": [(", ".join(row.names), _with_default(row)) for row in rows if row.is_argument],
@@ -544,10 +546,13 @@ class _Help:
                 for name, each in getattr(self, "commands", {}).items()
             ],
         }
+        # In a narrow terminal, names have little room, so that a channel in a meaning or a default fits on one line.
+        most = max(LEAST_NAMES, min(MOST_NAMES, formatter.width - LEAST_MEANING))
         for title, lines in sections.items():
             if lines:
                 with formatter.section(title):
-                    formatter.write_dl(lines)
+                    formatter.write_dl([(name, text.replace("-", NO_BREAK)) for name, text in lines], col_max=most)
+        formatter.buffer = [text.replace(NO_BREAK, "-") for text in formatter.buffer]
         if examples:
             with formatter.section("Examples"):
                 for example in examples:

@@ -44,7 +44,7 @@ def _mode(text: str) -> str:
     return next(mode.value for mode in ThreadingMode if mode.value.lower() == text.lower())
 
 
-MODES = "|".join(mode.value for mode in ThreadingMode)
+MODES = ", ".join(mode.value for mode in ThreadingMode)
 # By parameter of ``run``.
 OPTIONS = {
     "directory": Option(
@@ -141,7 +141,7 @@ def declared() -> Callable[..., None]:
         try:
             return _mode(text) if text else ""
         except StopIteration:
-            raise typer.BadParameter(f"must be one of {MODES.replace('|', ', ')} (got {text!r})") from None
+            raise typer.BadParameter(f"must be one of {MODES} (got {text!r})") from None
 
     kinds: dict[Callable[[str], Any] | None, Any] = {str: str, float: float, int: int, _mode: str, None: bool}
 

@@ -87,6 +87,8 @@ def test_help_fits_the_terminal(
     assert max(len(line) for line in body.splitlines() if line.strip() not in names) <= columns
     for name in names:  # each name is complete, on one line
         assert name in text
+    meanings = " ".join(f"{row.meaning} {row.default}" for row in help_rows(COMMANDS[words]))
+    assert {word for word in meanings.split() if word not in body} == set()
     assert not re.search(r"…|<\w+( range)?>|<=", body)
     for example in re.findall(r"Example: (.*)", COMMANDS[words].help or ""):
         assert f"  {example}\n" in examples
