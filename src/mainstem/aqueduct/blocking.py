@@ -98,7 +98,22 @@ class Facade(Generic[I]):
         return repr(self._inner)
 
 
-class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
+class _Half(Facade[I], Handle):
+    """Base class of `Sender` and `Receiver`."""
+
+    __slots__ = ()
+
+    @property
+    def _half(self) -> I:
+        return self._inner
+
+    @property
+    def is_networked(self) -> bool:
+        """Whether messages travel over a connection."""
+        return bool(self._inner.is_networked)
+
+
+class Sender(_Half["aio.Sender[M]"], Generic[M]):
     """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
 
     Like :class:`mainstem.aqueduct.aio.Sender`, but calls block. Any thread can use it.
@@ -122,18 +137,9 @@ class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
     configure = runs(aio.Sender[Any].configure)
 
     @property
-    def _half(self) -> aio.Sender[M]:
-        return self._inner
-
-    @property
     def mode(self) -> Mode:
         """How messages travel."""
         return self._inner.mode
-
-    @property
-    def is_networked(self) -> bool:
-        """Whether messages travel over a connection."""
-        return self._inner.is_networked
 
     def __enter__(self) -> Sender[M]:
         return self
@@ -154,7 +160,7 @@ def _put_back_if_any(receiver: aio.Receiver[Any], outcome: Any) -> None:
         receiver._put_back(outcome)
 
 
-class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
+class Receiver(_Half["aio.Receiver[M]"], Generic[M]):
     """The receiving half of a channel: iterate over it, or call `receive`.
 
     Like :class:`mainstem.aqueduct.aio.Receiver`, but calls block. Any thread can use it.
@@ -171,15 +177,6 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
     try_receive = runs(aio.Receiver[M].try_receive, undo=_put_back_if_any)
     close = waits(aio.Receiver[Any].close)
     abort = runs(aio.Receiver[Any].abort)
-
-    @property
-    def _half(self) -> aio.Receiver[M]:
-        return self._inner
-
-    @property
-    def is_networked(self) -> bool:
-        """Whether messages travel over a connection."""
-        return self._inner.is_networked
 
     def __iter__(self) -> Iterator[M]:
         """Iterate over messages until the sender finishes the channel. Raises the same errors as `receive`."""
