@@ -165,20 +165,10 @@ class ArchiveMark:
             # The link names a directory that no longer exists. Tools would look for the mark there.
             self._disk.delete(link)
         fresh = self._path.with_name(f"{MARK_FILE}.new")
-        fd = self._disk.open(fresh)
-        try:
-            self._disk.resize(fd, HEADER_LENGTH + ERROR_LOG_LENGTH)
-            self._disk.write(fd, _encode(self._owner, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
-            # A mark that is empty after a power failure would look like that of an archive that is starting.
-            self._disk.sync(fd)
-        finally:
-            self._disk.close(fd)
-        try:
-            self._disk.link(fresh, self._path)
-        except FileExistsError:
-            pass  # an archive is starting: `_claim` decides
-        finally:
-            self._disk.delete(fresh)
+        # A mark that is empty after a power failure would look like that of an archive that is starting. If an archive creates its
+        # mark in the meantime, `_claim` decides.
+        data = _encode(self._owner, now_ms, now_ms, ERROR_LOG_LENGTH)
+        self._disk.create_once(self._path, fresh, data, length=HEADER_LENGTH + ERROR_LOG_LENGTH)
 
     def _claim(self, now_ms: int) -> None:
         data = os.pread(self._fd, HEADER_LENGTH, 0).ljust(HEADER_LENGTH, b"\0")

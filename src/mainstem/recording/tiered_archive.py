@@ -203,13 +203,12 @@ class TieredArchive:
                     raise
                 _log_unreachable(self.tail, error)
                 tails = [None] * len(descriptors)
-            return [
-                None
-                if tail is None and end == NULL and each.recording_id not in self._recorded
-                else self.recorded(each, max(tail or 0, end))
-                for each, tail in zip(descriptors, tails, strict=True)
-                for end in (self.shipped_end(each),)
-            ]
+            positions: list[int | None] = []
+            for each, tail in zip(descriptors, tails, strict=True):
+                end = self.shipped_end(each)
+                is_unknown = tail is None and end == NULL and each.recording_id not in self._recorded
+                positions.append(None if is_unknown else self.recorded(each, max(tail or 0, end)))
+            return positions
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
         with self.lock:

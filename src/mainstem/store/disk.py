@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem._internal.file_modes import MAX_MODE, create_file, make_directory
@@ -67,6 +68,26 @@ class Disk:
             if durable:
                 self.sync_directory(path.parent)
         return self.open(path)
+
+    def create_once(self, path: Path, fresh: Path, data: bytes, *, length: int = 0) -> None:
+        """Create a file of ``data``, and of at least ``length`` bytes, unless it exists.
+
+        It is first written as ``fresh``, so that of several processes one succeeds, and its contents are on the device before its
+        name is.
+        """
+        fd = self.open(fresh)
+        try:
+            if length:
+                self.resize(fd, length)
+            self.write(fd, data, 0)
+            self.sync(fd)
+        finally:
+            self.close(fd)
+        try:
+            with suppress(FileExistsError):
+                self.link(fresh, path)
+        finally:
+            self.delete(fresh)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all bytes at an offset. Raises OSError if that fails; some of the bytes can be written then."""

@@ -54,21 +54,10 @@ def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
     """Return the identity of a directory, and create it if it is missing. Raises RecordingError if its file is invalid."""
     path = directory / IDENTITY_FILE
     if not path.exists():
+        # The names of shipped objects begin with this id, so it must survive a power failure. If two processes create it at once,
+        # both read the result of one.
         fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
-        fd = disk.open(fresh)
-        try:
-            disk.write(fd, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode(), 0)
-            # The names of shipped objects begin with this id, so it must survive a power failure.
-            disk.sync(fd)
-        finally:
-            disk.close(fd)
-        try:
-            # If two processes create the identity at once, one succeeds, and both read its result.
-            disk.link(fresh, path)
-        except FileExistsError:
-            pass
-        finally:
-            disk.delete(fresh)
+        disk.create_once(path, fresh, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode())
         disk.sync_directory(directory)
     try:
         value = json.loads(path.read_text())
