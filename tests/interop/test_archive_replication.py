@@ -10,14 +10,14 @@ from tests.interop.archive_processes import KINDS, forget_mark, running
 from tests.interop.java_archive import JavaArchive
 from tests.support import java
 from tests.support.ports import free_port
+from tests.support.replications import end_of_replication
 from tests.support.same_recordings import check_equal
 from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
 from mainstem import archive
-from mainstem.archive import RecordingSignal
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
-from mainstem.errors import ArchiveError, ArchiveErrorCode
+from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.catalog import read_catalog
 
 if TYPE_CHECKING:
@@ -48,20 +48,6 @@ class Stream:
             self.publication.send(number.to_bytes(4, "big") * (1 + number % 600), timeout=STALL_S)
         self.sent += count
         return self.publication.position
-
-
-def end_of_replication(client: archive.Client) -> tuple[list[str], list[ArchiveError]]:
-    """Return the signals up to the end of a replication, and the errors among them."""
-    names: list[str] = []
-    errors: list[ArchiveError] = []
-    for event in client.events(timeout=STALL_S):
-        if isinstance(event, ArchiveError):
-            errors.append(event)
-            continue
-        names.append(event.signal.name)
-        if event.signal is RecordingSignal.REPLICATE_END:
-            break
-    return names, errors
 
 
 def has_copied(client: archive.Client, recording_id: int, position: int) -> bool:

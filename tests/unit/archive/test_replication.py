@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.archive_server import CHANNEL, SEGMENT, RunningArchive
 from tests.support.ports import free_port
+from tests.support.replications import end_of_replication
 from tests.support.same_recordings import check_equal
 
 from mainstem import archive
@@ -113,16 +114,7 @@ class Clients:
 
     def events(self) -> tuple[list[str], list[ArchiveError]]:
         """Return the names of the signals until a replication ends, and the errors in between."""
-        names: list[str] = []
-        errors: list[ArchiveError] = []
-        for event in self.near.events(timeout=30.0):
-            if isinstance(event, ArchiveError):
-                errors.append(event)
-                continue
-            names.append(event.signal.name)
-            if event.signal is RecordingSignal.REPLICATE_END:
-                break
-        return names, errors
+        return end_of_replication(self.near)
 
     def check_equal(self, source_id: int, copy_id: int) -> None:
         """Compare two recordings byte by byte."""

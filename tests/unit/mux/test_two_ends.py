@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,6 +17,8 @@ from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.state import HalfState as JmuxHalf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mainstem.bymux.stream import StreamState
     from mainstem.jmux.session import Session
 
@@ -35,7 +37,37 @@ class Pipe:
         return piece
 
 
-class BymuxEnds(RuleBasedStateMachine):
+class Ends(RuleBasedStateMachine):
+    """Two ends and the pipe from each to the other. A subclass handles events in ``settle``."""
+
+    ends: Sequence[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pipes = [Pipe(), Pipe()]
+
+    def settle(self, end: int) -> None:
+        raise NotImplementedError
+
+    @rule(end=st.integers(0, 1), limit=st.integers(1, 300))
+    def send(self, end: int, limit: int) -> None:
+        self.pipes[end].data += self.ends[end].data_to_send(limit)
+        self.settle(end)
+
+    @rule(end=st.integers(0, 1), count=st.integers(1, 100))
+    def deliver(self, end: int, count: int) -> None:
+        if piece := self.pipes[1 - end].cut(count):
+            self.ends[end].receive_data(piece)
+            self.settle(end)
+
+    @rule(end=st.integers(0, 1))
+    def carry(self, end: int) -> None:
+        """Deliver everything that one end has to send, after the bytes already in flight."""
+        self.send(end, 10_000)
+        self.deliver(1 - end, 1_000_000)
+
+
+class BymuxEnds(Ends):
     """Model: for each stream and direction, what was written and read, and who closed what."""
 
     WINDOW = 50
@@ -44,7 +76,6 @@ class BymuxEnds(RuleBasedStateMachine):
         super().__init__()
         config = bymux.Settings(stream_window=self.WINDOW, peer_streams=3, packet_limit=20)
         self.ends = [BymuxEngine(role, config) for role in bymux.Role]
-        self.pipes = [Pipe(), Pipe()]
         self.open: list[list[StreamState]] = [[], []]
         self.written: dict[tuple[int, int, int], bytearray] = {}
         self.read: dict[tuple[int, int, int], bytearray] = {}
@@ -127,23 +158,6 @@ class BymuxEnds(RuleBasedStateMachine):
         if len(self.ends[end]._pings) < 60:
             self.ends[end].ping(streams[pick % len(streams)])
 
-    @rule(end=st.integers(0, 1), limit=st.integers(1, 200))
-    def send(self, end: int, limit: int) -> None:
-        self.pipes[end].data += self.ends[end].data_to_send(limit)
-        self.settle(end)
-
-    @rule(end=st.integers(0, 1), count=st.integers(1, 60))
-    def deliver(self, end: int, count: int) -> None:
-        if piece := self.pipes[1 - end].cut(count):
-            self.ends[end].receive_data(piece)
-            self.settle(end)
-
-    @rule(end=st.integers(0, 1))
-    def carry(self, end: int) -> None:
-        """Deliver everything that one end has to send, after the bytes already in flight."""
-        self.send(end, 10_000)
-        self.deliver(1 - end, 1_000_000)
-
     @invariant()
     def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
         for key, data in self.read.items():
@@ -178,7 +192,7 @@ class BymuxEnds(RuleBasedStateMachine):
         self.an_end_of_stream_is_never_short()
 
 
-class JmuxEnds(RuleBasedStateMachine):
+class JmuxEnds(Ends):
     """Model: for each request, the bytes of the request and response, and whether it succeeded."""
 
     RATION = 256
@@ -187,7 +201,6 @@ class JmuxEnds(RuleBasedStateMachine):
         super().__init__()
         config = jmux.Settings(initial_ration=self.RATION, fragment_limit=100)
         self.ends = (ClientEngine(config), ServerEngine(config))
-        self.pipes = [Pipe(), Pipe()]
         self.requests: list[Session] = []
         self.responses: list[Session] = []
         self.partner: dict[int, Session] = {}
@@ -271,23 +284,6 @@ class JmuxEnds(RuleBasedStateMachine):
         if mine:
             session = mine[pick % len(mine)]
             self.ends[end].consume(session, round(session.unconsumed * part))
-
-    @rule(end=st.integers(0, 1), limit=st.integers(1, 300))
-    def send(self, end: int, limit: int) -> None:
-        self.pipes[end].data += self.ends[end].data_to_send(limit)
-        self.settle(end)
-
-    @rule(end=st.integers(0, 1), count=st.integers(1, 100))
-    def deliver(self, end: int, count: int) -> None:
-        if piece := self.pipes[1 - end].cut(count):
-            self.ends[end].receive_data(piece)
-            self.settle(end)
-
-    @rule(end=st.integers(0, 1))
-    def carry(self, end: int) -> None:
-        """Deliver everything that one end has to send, after the bytes already in flight."""
-        self.send(end, 10_000)
-        self.deliver(1 - end, 1_000_000)
 
     @invariant()
     def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
