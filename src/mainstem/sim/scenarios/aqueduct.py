@@ -141,7 +141,7 @@ class Side:
             mode = Mode.UNORDERED
         tag = run.new_message(self)
         payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
-        if run.has_short_ways and not count and rng.random() < 0.7:
+        if run.uses_fast_path and not count and rng.random() < 0.7:
             sender = self.conn.senders.get(channel_id)
             if sender is not None and mode is self.fast_modes.get(channel_id) and sender.ledger.put(payload):
                 run.messages[tag].is_unreported = True
@@ -163,7 +163,7 @@ class Side:
                 self.had.add((new_id, "receiver"))
 
     def receive(self, channel_id: int) -> None:
-        takes_several = self.run.has_short_ways and self.run.rng.random() < 0.5
+        takes_several = self.run.uses_fast_path and self.run.rng.random() < 0.5
         incoming = self.receive_several(channel_id) if takes_several else self.conn.receive(channel_id)
         if isinstance(incoming, deque):
             for payload in incoming:
@@ -209,7 +209,7 @@ class Side:
             self.conn.close_receiver(channel_id)
         self.receivers.clear()
 
-    def hear(self) -> None:
+    def handle_events(self) -> None:
         while (event := self.conn.next_event()) is not None:
             if isinstance(event, PeerHeaders):
                 if not self.is_client:
@@ -292,9 +292,9 @@ class Side:
 
     def is_over_both(self, stream_id: int) -> bool:
         """Whether both directions have ended. Until then, a stream counts against the credit."""
-        way = self.out[stream_id]
+        direction = self.out[stream_id]
         back = self.peer.out.get(stream_id)
-        return way.done and (bool(stream_id & 2) or (back is not None and back.done))
+        return direction.done and (bool(stream_id & 2) or (back is not None and back.done))
 
     def check_watch(self, stream_id: int, direction: Direction) -> None:
         if direction.watched_at is not None and direction.delivered >= direction.watched_at and not direction.reset:
@@ -346,7 +346,7 @@ class AqueductRun:
         self.rng = rng = world.rng
         self.faults = Faults.draw(rng)
         # Whether plain messages may use fire-and-forget calls, which do not report their fate.
-        self.has_short_ways = rng.random() < 0.4
+        self.uses_fast_path = rng.random() < 0.4
         self.messages: dict[int, MessageFate] = {}
         self._next_message = 0
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
@@ -422,7 +422,7 @@ class AqueductRun:
 
     def exchange(self) -> None:
         for side in self.sides:
-            side.hear()
+            side.handle_events()
             side.transmit()
 
     def play(self) -> None:

@@ -13,7 +13,14 @@ from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import HalfState, Role
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios import mux
-from mainstem.sim.scenarios.mux import CONTROL_LIMIT, EAGERNESS, PING_TIMEOUT_S, Direction, MuxRun, drawn_ping_interval
+from mainstem.sim.scenarios.mux import (
+    CONTROL_LIMIT,
+    PING_TIMEOUT_S,
+    READ_PROBABILITIES,
+    Direction,
+    MuxRun,
+    drawn_ping_interval,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +36,7 @@ PACKET_LIMITS = (20, 1_000, 65_536)
 MEDIUM, LONG = 16_384, 1_200_000  # most streams have at most MEDIUM bytes, a few have LONG
 
 
-class Way(Direction):
+class BymuxDirection(Direction):
     """One direction of a stream: what was written and read so far, and what writer and reader will do."""
 
     def __init__(self, name: str, rng: Random, longest: int) -> None:
@@ -39,7 +46,7 @@ class Way(Direction):
         # The writer discards its queue, or the reader stops reading, after this number of bytes.
         self.discard_at = rng.randrange(self.goal + 1) if rng.random() < 0.1 else None
         self.stop_at = rng.randrange(self.goal + 1) if rng.random() < 0.15 else None
-        self.eagerness = rng.choice(EAGERNESS)
+        self.read_probability = rng.choice(READ_PROBABILITIES)
         self.drops_rest = rng.random() < 0.2
         self.is_cut = False  # whether its writer discarded something
         self.lost = 0  # bytes reported to the writer as written but not covered by credit
@@ -55,17 +62,17 @@ class StreamPlan:
 
     def __init__(self, name: str, opener: int, rng: Random, longest: tuple[int, int]) -> None:
         self.name, self.opener = name, opener
-        self.ways = (
-            Way(f"{name} there", rng, longest[1 - opener]),
-            Way(f"{name} back", rng, longest[opener]),
+        self.directions = (
+            BymuxDirection(f"{name} there", rng, longest[1 - opener]),
+            BymuxDirection(f"{name} back", rng, longest[opener]),
         )
         self.has_ended = [False, False]
 
-    def outgoing(self, number: int) -> Way:
-        return self.ways[0 if number == self.opener else 1]
+    def outgoing(self, number: int) -> BymuxDirection:
+        return self.directions[0 if number == self.opener else 1]
 
-    def incoming(self, number: int) -> Way:
-        return self.ways[1 if number == self.opener else 0]
+    def incoming(self, number: int) -> BymuxDirection:
+        return self.directions[1 if number == self.opener else 0]
 
 
 class Wire(mux.Wire):
@@ -164,7 +171,7 @@ class BymuxRun(MuxRun):
             )
             for end in range(2)
         ]
-        self.directions = [way for plans in self.waiting for plan in plans for way in plan.ways]
+        self.directions = [direction for plans in self.waiting for plan in plans for direction in plan.directions]
         self.plans: list[StreamPlan] = []
         self.live: tuple[list[StreamPlan], list[StreamPlan]] = ([], [])
         self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened, but not seen by the other end
@@ -219,32 +226,40 @@ class BymuxRun(MuxRun):
         plan.incoming(number).reader = stream
         self.live[number].append(plan)
 
-    def _write(self, number: int, way: Way) -> bool:
-        connection, stream = self.connections[number], way.writer
+    def _write(self, number: int, direction: BymuxDirection) -> bool:
+        connection, stream = self.connections[number], direction.writer
         assert stream is not None
-        if way.discard_at is not None and way.written >= way.discard_at and not stream.local & HalfState.CLOSED:
-            way.discard_at = None
-            way.is_closed = way.is_cut = True
+        if (
+            direction.discard_at is not None
+            and direction.written >= direction.discard_at
+            and not stream.local & HalfState.CLOSED
+        ):
+            direction.discard_at = None
+            direction.is_closed = direction.is_cut = True
             connection.close(stream, discard=True)
             return True
-        if way.is_closed or way.waits:
+        if direction.is_closed or direction.waits:
             return False
-        if way.written == way.goal:
-            way.is_closed = True
+        if direction.written == direction.goal:
+            direction.is_closed = True
             connection.close(stream)
             return True
-        self.write(number, stream, way)
+        self.write(number, stream, direction)
         return True
 
-    def _read(self, number: int, way: Way) -> bool:
-        connection, stream, acted = self.connections[number], way.reader, False
+    def _read(self, number: int, direction: BymuxDirection) -> bool:
+        connection, stream, acted = self.connections[number], direction.reader, False
         assert stream is not None
-        if way.stop_at is not None and way.read >= way.stop_at and not stream.local & HalfState.STOPPED:
-            way.stop_at, way.is_stopped, acted = None, True, True
+        if (
+            direction.stop_at is not None
+            and direction.read >= direction.stop_at
+            and not stream.local & HalfState.STOPPED
+        ):
+            direction.stop_at, direction.is_stopped, acted = None, True, True
             connection.stop_read(stream)
-        if not stream.unconsumed or self.rng.random() >= way.eagerness:
+        if not stream.unconsumed or self.rng.random() >= direction.read_probability:
             return acted
-        if way.is_finished and way.drops_rest:
+        if direction.is_finished and direction.drops_rest:
             connection.discard(stream)
         else:
             self.consume(number, stream)
@@ -260,11 +275,13 @@ class BymuxRun(MuxRun):
         elif isinstance(event, events.StreamFinished):
             self._on_finished(event.stream.owner.incoming(number), event.aborted)
         elif isinstance(event, events.StreamReadStopped):
-            way = event.stream.owner.outgoing(number)
-            way.is_closed = True
-            way.lost = event.lost
-            if not way.is_cut and event.stream.sent + event.stream.queued + way.lost != way.written:
-                raise Violation(f"{way}: {way.lost} bytes were reported lost, which does not match what was written")
+            direction = event.stream.owner.outgoing(number)
+            direction.is_closed = True
+            direction.lost = event.lost
+            if not direction.is_cut and event.stream.sent + event.stream.queued + direction.lost != direction.written:
+                raise Violation(
+                    f"{direction}: {direction.lost} bytes were reported lost, which does not match what was written"
+                )
         elif isinstance(event, events.StreamDrained):
             self.on_drained(event.stream, event.stream.owner.outgoing(number))
         elif isinstance(event, events.StreamEnded):
@@ -282,30 +299,34 @@ class BymuxRun(MuxRun):
                 f"{NAMES[number]}: the connection ended with clean={event.clean}, expected {not event.clean}"
             )
 
-    def _on_data(self, way: Way, data: bytes) -> None:
-        way.receive(data)
-        if way.is_stopped or way.is_finished:
-            raise Violation(f"{way}: bytes arrived after the reader had stopped or reached the end")
+    def _on_data(self, direction: BymuxDirection, data: bytes) -> None:
+        direction.receive(data)
+        if direction.is_stopped or direction.is_finished:
+            raise Violation(f"{direction}: bytes arrived after the reader had stopped or reached the end")
 
-    def _on_finished(self, way: Way, is_aborted: bool) -> None:
-        assert way.writer is not None
-        if is_aborted != way.is_cut:
-            raise Violation(f"{way}: the stream finished with aborted={is_aborted}, expected {way.is_cut}")
-        if way.is_finished:
-            raise Violation(f"{way} ended twice")
-        way.is_finished = True
-        whole = way.read == way.writer.sent and (way.is_cut or way.read + way.lost == way.written)
-        if not way.is_stopped and (not whole or not way.is_closed):
-            raise Violation(f"{way} ended early: {way.writer.sent} bytes were sent and {way.lost} reported lost")
+    def _on_finished(self, direction: BymuxDirection, is_aborted: bool) -> None:
+        assert direction.writer is not None
+        if is_aborted != direction.is_cut:
+            raise Violation(f"{direction}: the stream finished with aborted={is_aborted}, expected {direction.is_cut}")
+        if direction.is_finished:
+            raise Violation(f"{direction} ended twice")
+        direction.is_finished = True
+        whole = direction.read == direction.writer.sent and (
+            direction.is_cut or direction.read + direction.lost == direction.written
+        )
+        if not direction.is_stopped and (not whole or not direction.is_closed):
+            raise Violation(
+                f"{direction} ended early: {direction.writer.sent} bytes were sent and {direction.lost} reported lost"
+            )
 
     def _on_ended(self, number: int, stream: StreamState) -> None:
         plan = stream.owner
         if plan.has_ended[number]:
             raise Violation(f"{plan.name} ended twice")
         plan.has_ended[number] = True
-        for way in (plan.outgoing(number), plan.incoming(number)):
-            if not way.is_closed:
-                raise Violation(f"{way}: the stream ended at {NAMES[number]} while this direction was open")
+        for direction in (plan.outgoing(number), plan.incoming(number)):
+            if not direction.is_closed:
+                raise Violation(f"{direction}: the stream ended at {NAMES[number]} while this direction was open")
 
     def _on_connection_finished(self, number: int) -> None:
         self.carriers[number].wants_to_leave = True
@@ -359,8 +380,8 @@ class BymuxRun(MuxRun):
                 wire.check_answered((Packet.PING, is_global), (Packet.PONG, is_global))
 
 
-def _unconsumed(way: Way) -> int:
-    return 0 if way.reader is None else way.reader.unconsumed
+def _unconsumed(direction: BymuxDirection) -> int:
+    return 0 if direction.reader is None else direction.reader.unconsumed
 
 
 def bymux(world: World) -> str:

@@ -18,9 +18,9 @@ from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios import mux
 from mainstem.sim.scenarios.mux import (
     CONTROL_LIMIT,
-    EAGERNESS,
     FATES,
     PING_TIMEOUT_S,
+    READ_PROBABILITIES,
     Direction,
     MuxRun,
     drawn_ping_interval,
@@ -40,13 +40,13 @@ RATIONS = (256, 1_024, 65_536, 1 << 20, 0)
 FRAGMENT_LIMITS = (50, 1_000, 65_535)
 
 
-class Way(Direction):
+class JmuxDirection(Direction):
     """The bytes of a request or a response: what was written and read so far, and what both ends will do."""
 
     def __init__(self, name: str, rng: Random, longest: int) -> None:
         super().__init__(name, rng, longest)
         self.abort_at = rng.randrange(self.goal + 1) if rng.random() < 0.08 else None
-        self.eagerness = rng.choice(EAGERNESS)
+        self.read_probability = rng.choice(READ_PROBABILITIES)
         self.is_whole = False  # whether its reader received the end
 
 
@@ -56,9 +56,9 @@ class Exchange:
     def __init__(self, name: str, rng: Random, longest: tuple[int, int]) -> None:
         self.name = name
         # Indexed by writer.
-        self.ways = (
-            Way(f"{name}'s request", rng, longest[SERVER]),
-            Way(f"{name}'s response", rng, longest[CLIENT]),
+        self.directions = (
+            JmuxDirection(f"{name}'s request", rng, longest[SERVER]),
+            JmuxDirection(f"{name}'s response", rng, longest[CLIENT]),
         )
         self.sessions: list[Session | None] = [None, None]
         self.reads_first = rng.random() < 0.1
@@ -162,7 +162,7 @@ class JmuxRun(MuxRun):
         self.waiting = deque(
             Exchange(f"exchange {index}", rng, (longest[0], longest[1])) for index in range(rng.randrange(MAX_REQUESTS))
         )
-        self.directions = [way for exchange in self.waiting for way in exchange.ways]
+        self.directions = [direction for exchange in self.waiting for direction in exchange.directions]
         self.exchanges: list[Exchange] = []
         self.live: tuple[list[Exchange], list[Exchange]] = ([], [])
         self.newest: dict[int, Exchange] = {}
@@ -209,25 +209,25 @@ class JmuxRun(MuxRun):
             self.client.flush(session)
 
     def _request(self, exchange: Exchange) -> bool:
-        client, session, way = self.client, exchange.session(CLIENT), exchange.ways[CLIENT]
+        client, session, direction = self.client, exchange.session(CLIENT), exchange.directions[CLIENT]
         if session.ack is Acknowledgment.REQUESTED and not session.ended and self.rng.random() < 0.5:
             exchange.has_acknowledged = True
             client.acknowledge(session)
             return True
-        if session.ended or way.is_closed or way.waits:
+        if session.ended or direction.is_closed or direction.waits:
             return False
-        if way.abort_at is not None and way.written >= way.abort_at:
-            way.is_closed = True
+        if direction.abort_at is not None and direction.written >= direction.abort_at:
+            direction.is_closed = True
             client.abort(session, b"no longer needed")
             return True
         if session.local >= HalfState.FINISHED:
-            way.is_closed = True
+            direction.is_closed = True
             return False
-        return self._write(CLIENT, session, way) or self._finish(CLIENT, exchange)
+        return self._write(CLIENT, session, direction) or self._finish(CLIENT, exchange)
 
     def _respond(self, exchange: Exchange) -> bool:
         server, session = self.server, exchange.session(SERVER)
-        request, response = exchange.ways
+        request, response = exchange.directions
         if session.ended or session.local is HalfState.TERMINATED or not (request.is_whole or exchange.responds_early):
             return False
         if response.is_closed:
@@ -248,14 +248,14 @@ class JmuxRun(MuxRun):
     def _see(self, exchange: Exchange) -> None:
         exchange.is_seen = exchange.session(SERVER).processing = True
 
-    def _write(self, number: int, session: Session, way: Way) -> bool:
-        if way.written == way.goal:
+    def _write(self, number: int, session: Session, direction: JmuxDirection) -> bool:
+        if direction.written == direction.goal:
             return False
-        self.write(number, session, way)
+        self.write(number, session, direction)
         return True
 
     def _finish(self, number: int, exchange: Exchange) -> bool:
-        exchange.ways[number].is_closed = True
+        exchange.directions[number].is_closed = True
         if number == CLIENT:
             self.client.finish(exchange.session(CLIENT))
         else:
@@ -263,8 +263,8 @@ class JmuxRun(MuxRun):
         return True
 
     def _read(self, number: int, exchange: Exchange) -> bool:
-        session, way = exchange.session(number), exchange.ways[1 - number]
-        if not session.unconsumed or self.rng.random() >= way.eagerness:
+        session, direction = exchange.session(number), exchange.directions[1 - number]
+        if not session.unconsumed or self.rng.random() >= direction.read_probability:
             return False
         if number == SERVER:
             self._see(exchange)
@@ -301,13 +301,13 @@ class JmuxRun(MuxRun):
 
     def on_event(self, number: int, event: events.Event) -> None:
         if isinstance(event, events.DataReceived):
-            self._on_data(event.session.owner.ways[1 - number], event.data)
+            self._on_data(event.session.owner.directions[1 - number], event.data)
         elif isinstance(event, events.SessionOpened):
             self._on_opened(event.session)
         elif isinstance(event, events.DataFinished):
             self._on_whole(number, event.session.owner)
         elif isinstance(event, events.SessionDrained):
-            self.on_drained(event.session, event.session.owner.ways[number])
+            self.on_drained(event.session, event.session.owner.directions[number])
         elif isinstance(event, events.Acknowledged):
             event.session.owner.acknowledgments.append(event.positive)
         elif isinstance(event, events.SessionAborted):
@@ -330,22 +330,22 @@ class JmuxRun(MuxRun):
         exchange.sessions[SERVER] = session
         self.live[SERVER].append(exchange)
 
-    def _on_data(self, way: Way, data: bytes) -> None:
-        way.receive(data)
-        if way.is_whole:
-            raise Violation(f"{way}: bytes arrived after the reader had reached the end")
+    def _on_data(self, direction: JmuxDirection, data: bytes) -> None:
+        direction.receive(data)
+        if direction.is_whole:
+            raise Violation(f"{direction}: bytes arrived after the reader had reached the end")
 
     def _on_whole(self, number: int, exchange: Exchange) -> None:
-        way, session = exchange.ways[1 - number], exchange.session(number)
-        if way.is_whole:
-            raise Violation(f"{way} ended twice")
-        way.is_whole = True
-        if not session.discarding and (way.read != way.goal or not way.is_closed):
-            raise Violation(f"{way} ended early")
+        direction, session = exchange.directions[1 - number], exchange.session(number)
+        if direction.is_whole:
+            raise Violation(f"{direction} ended twice")
+        direction.is_whole = True
+        if not session.discarding and (direction.read != direction.goal or not direction.is_closed):
+            raise Violation(f"{direction} ended early")
 
     def _on_aborted(self, number: int, exchange: Exchange, is_partial: bool) -> None:
         session = exchange.session(number)
-        session.owner.ways[number].is_closed = True
+        session.owner.directions[number].is_closed = True
         if number == CLIENT and session.may_retry == is_partial:
             raise Violation(
                 f"{exchange.name} was aborted with partial={is_partial}, but its delivery is {session.delivery.name}"
@@ -366,10 +366,10 @@ class JmuxRun(MuxRun):
             if number == CLIENT:
                 self._check_promise(exchange)
             session = exchange.session(number)
-            way = exchange.ways[number]
-            if session.sent + session.queued + session.unsent != way.written:
+            direction = exchange.directions[number]
+            if session.sent + session.queued + session.unsent != direction.written:
                 raise Violation(
-                    f"{way}: {session.sent} sent, {session.queued} queued and {session.unsent} dropped do not add up"
+                    f"{direction}: {session.sent} sent, {session.queued} queued and {session.unsent} dropped do not add up"
                 )
         if any(self._is_over(number, exchange) for exchange in live):
             live[:] = [exchange for exchange in live if not self._is_over(number, exchange)]
@@ -380,7 +380,7 @@ class JmuxRun(MuxRun):
         delivery = session.delivery
         if delivery is Delivery.NONE and exchange.is_seen:
             raise Violation(f"{exchange.name} has delivery NONE, although the server has seen part of it")
-        if delivery is Delivery.COMPLETE and not exchange.ways[SERVER].is_whole:
+        if delivery is Delivery.COMPLETE and not exchange.directions[SERVER].is_whole:
             raise Violation(f"{exchange.name} has delivery COMPLETE without the end of its response")
 
     def _is_over(self, number: int, exchange: Exchange) -> bool:

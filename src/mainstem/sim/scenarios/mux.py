@@ -30,7 +30,7 @@ MAX_STEPS = 100_000
 MAX_PINGS = 20  # sent by an application, in addition to heartbeats; fewer than the limit on outstanding pings
 CONTROL_LIMIT = 4_096
 LOW_WATER = 100  # queued bytes below which a writer continues
-EAGERNESS = (1.0, 1.0, 0.5, 0.1, 0.0)
+READ_PROBABILITIES = (1.0, 1.0, 0.5, 0.1, 0.0)
 # The source of every written byte. The content follows from the offset, so nothing has to be stored.
 PATTERN_LENGTH = 1 << 16
 _HALF = bytes((index * 131 + (index >> 8) * 17 + (index >> 13)) & 0xFF for index in range(PATTERN_LENGTH))
@@ -51,7 +51,7 @@ class Direction:
             self.goal = rarely
         self._chunk = min(rng.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
         self.written = self.read = 0
-        self.eagerness = 1.0  # the probability that its reader consumes in a step
+        self.read_probability = 1.0  # the probability that its reader consumes in a step
         self.waits = False  # whether the writer waits until less is queued
         self.is_closed = False  # whether writing has ended
 
@@ -278,16 +278,16 @@ class MuxRun:
         """Let the application at one end act. Return whether it did anything."""
         raise NotImplementedError
 
-    def write(self, number: int, stream: Any, way: Direction) -> None:
-        data = way.next_piece()
+    def write(self, number: int, stream: Any, direction: Direction) -> None:
+        data = direction.next_piece()
         self.connections[number].write(stream, data)
-        way.written += len(data)
+        direction.written += len(data)
         if stream.queued > LOW_WATER:
             stream.notify_below = LOW_WATER
-            way.waits = True
+            direction.waits = True
 
-    def on_drained(self, stream: Any, way: Direction) -> None:
-        way.waits = False
+    def on_drained(self, stream: Any, direction: Direction) -> None:
+        direction.waits = False
         if stream.queued > LOW_WATER:
             raise Violation(f"{stream} was reported drained with {stream.queued} bytes queued, limit {LOW_WATER}")
 
@@ -380,7 +380,7 @@ class MuxRun:
     def _heal(self) -> None:
         self.is_healed = True
         for direction in self.directions:
-            direction.eagerness = 1.0
+            direction.read_probability = 1.0
         clogged = self.fate == "clogged" and self.world.now_ns >= self._fate_ns
         self.stream.heal()
         if clogged:
