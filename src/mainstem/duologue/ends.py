@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from mainstem.errors import MainstemError
 
 
-# -- random numbers and drivers ----------------------------------------------------------------------------------------
-
-
 def secure_random() -> Random:
     """Return the system's cryptographic random generator, for session ids, one-time pads and keys."""
     return SystemRandom()
@@ -51,7 +49,6 @@ class DriverConnection:
 
     def __init__(
         self,
-        *,
         aeron: Aeron | None,
         directory: str | os.PathLike[str] | None,
         driver_settings: dict[str, Any],
@@ -297,30 +294,19 @@ class ClientEnd(End):
     ) -> None:
         check_seconds({"timeout": timeout}, may_be_none=True)
         self._channels = channels
-        self._timeout = timeout
-        self._server_key = server_key
-        self._aeron = aeron
-        self._directory = directory
+        self._is_encrypted = bool(server_key)
+        settings = channels.settings.driver_settings()
+        self._open_driver = partial(DriverConnection, aeron, directory, settings, "mainstem duologue client")
+        self._open_core = partial(ClientCore, channels=channels, timeout=timeout, server_key=server_key)
         self._connection: DriverConnection | None = None
         self._core: ClientCore | None = None
 
     def _connect(self) -> None:
         """Connect to the driver, or start one, and begin to open the duologue. If this fails, everything is closed again."""
-        self._connection = DriverConnection(
-            aeron=self._aeron,
-            directory=self._directory,
-            driver_settings=self.settings.driver_settings(),
-            name="mainstem duologue client",
-        )
+        self._connection = self._open_driver()
         try:
-            self._core = ClientCore(
-                self._connection.aeron,
-                self._channels,
-                timeout=self._timeout,
-                server_key=self._server_key,
-                rng=secure_random(),
-                now_ns=SYSTEM_CLOCK.monotonic_ns(),
-            )
+            now_ns = SYSTEM_CLOCK.monotonic_ns()
+            self._core = self._open_core(self._connection.aeron, rng=secure_random(), now_ns=now_ns)
         except BaseException:
             self._disconnect()
             raise
@@ -391,7 +377,7 @@ class ClientEnd(End):
     @property
     def is_encrypted(self) -> bool:
         """Whether messages are encrypted."""
-        return bool(self._server_key)
+        return self._is_encrypted
 
     @property
     def closed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -46,32 +47,18 @@ class ServerAgent:
         self.channels = channels
         self.failure: MainstemError | None = None
         self.is_aborted = False
-        self._on_open = on_open
-        self._condition = condition
-        self._aeron = aeron
-        self._directory = directory
-        self._key = key
+        settings = channels.settings.server_driver_settings()
+        self._open_driver = partial(DriverConnection, aeron, directory, settings, "mainstem duologue server")
+        self._open_core = partial(ServerCore, channels=channels, on_open=on_open, key=key, condition=condition)
         self._connection: DriverConnection | None = None
         self._core: ServerCore | None = None
 
     def connect(self) -> None:
         """Open the all-clients channel. Raises the same errors as `serve`, and then leaves nothing open."""
         assert self._connection is None, "a server is opened once at a time"
-        self._connection = DriverConnection(
-            aeron=self._aeron,
-            directory=self._directory,
-            driver_settings=self.channels.settings.server_driver_settings(),
-            name="mainstem duologue server",
-        )
+        self._connection = self._open_driver()
         try:
-            self._core = ServerCore(
-                self._connection.aeron,
-                self.channels,
-                self._on_open,
-                rng=secure_random(),
-                key=self._key,
-                condition=self._condition,
-            )
+            self._core = self._open_core(self._connection.aeron, rng=secure_random())
         except BaseException:
             self.disconnect()
             raise

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.clock import NEVER_NS, NS_PER_MS
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.aeron.command.error_code import ErrorCode as DriverErrorCode
 from mainstem.archive.messages import ResponseCode, encode
 from mainstem.archive.server.access import Accept, Challenge, Reject
-from mainstem.errors import ArchiveErrorCode, MainstemError, RegistrationError
+from mainstem.archive.server.publications import AddingPublication
+from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
     from mainstem.aeron.client import Aeron
@@ -93,12 +93,10 @@ class ControlSession:
                 f"invalid client version {version_text(request.version)}, archive is {version_text(PROTOCOL_VERSION)}"
             )
         self._channel, self._stream_id = channel, request.response_stream_id
-        self._adding: Operation[Any] | None = None
+        self._adding: AddingPublication | None = None
         self._publication: Any = None
         self._counter: Any = None
-        self._adding_counter: Operation[Any] | None = aeron.async_add_counter(
-            SESSION_COUNTER, counter[1], key=counter[0]
-        )
+        self._adding_counter: Operation[Any] = aeron.async_add_counter(SESSION_COUNTER, counter[1], key=counter[0])
         self._deadline_ns = now_ns + settings.connect_timeout_ns
         self._next_ns = now_ns
         self._check_ns = now_ns
@@ -223,38 +221,22 @@ class ControlSession:
         return int(step(self) or self.state is not before)
 
     def _init(self) -> bool:
-        if self._publication is None and not self._has_publication():
+        try:
+            if self._adding is None:
+                self._adding = AddingPublication(self._aeron, self._channel, self._stream_id)
+            if self._publication is None:
+                self._publication = self._adding.poll()
+            if self._counter is None:
+                self._counter = self._adding_counter.poll()
+        except MainstemError as error:
+            self._abort(f"its response publication or its counter cannot be added: {error}")
+            return True
+        if self._publication is None or self._counter is None:
             return False
-        if self._adding_counter is not None:
-            try:
-                counter = self._adding_counter.poll()
-            except MainstemError as error:
-                self._abort(f"its counter cannot be added: {error}")
-                return True
-            if counter is None:
-                return False
-            counter.set_release(self.session_id)
-            self._counter, self._adding_counter = counter, None
+        self._counter.set_release(self.session_id)
         self.state = State.CONNECTING
         self._deadline_ns = self._now_ns + self._settings.connect_timeout_ns
         return True
-
-    def _has_publication(self) -> bool:
-        try:
-            if self._adding is None:
-                self._adding = self._aeron.async_add_exclusive_publication(self._channel, self._stream_id)
-            publication = self._adding.poll()
-        except RegistrationError as error:
-            self._adding = None
-            if error.code != DriverErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
-                self._abort(f"the response publication cannot be added: {error}")
-            return False
-        except MainstemError as error:
-            self._adding = None
-            self._abort(f"the response publication cannot be added: {error}")
-            return False
-        self._publication = publication
-        return publication is not None
 
     def _connecting(self) -> bool:
         if self._publication.is_connected:
@@ -353,9 +335,9 @@ class ControlSession:
         self.state = State.DONE
         self._queue.clear()
         self.listing = None
-        for operation in (self._adding, self._adding_counter):
-            if operation is not None:
-                operation.cancel()
+        self._adding_counter.cancel()
+        if self._adding is not None:
+            self._adding.cancel()
         if self._publication is not None:
             self._publication.revoke()
         if self._counter is not None:

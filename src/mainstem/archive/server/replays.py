@@ -18,9 +18,9 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.aeron.command.error_code import ErrorCode as DriverErrorCode
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
-from mainstem.errors import ArchiveErrorCode, MainstemError, RecordingError, RegistrationError
+from mainstem.archive.server.publications import AddingPublication
+from mainstem.errors import ArchiveErrorCode, MainstemError, RecordingError
 from mainstem.recording.segments import segment_base, segment_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client import Aeron
-    from mainstem.aeron.client.operation import Operation
     from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.counters import DiskTimes
     from mainstem.archive.server.recordings import RecordingSession
@@ -127,13 +126,13 @@ class ReplaySession:
         self.descriptor = descriptor
         self.state = State.INIT
         self.channel, self.stream_id = channel, stream_id
-        self._aeron, self._directory = aeron, directory
+        self._directory = directory
         self._control, self._correlation_id = control, correlation_id
         self._end, self._limit, self._max_length = end, limit, max_length
         self._stop = end if limit is None else position
         self._timeout_ns = connect_timeout_ns
         self._deadline_ns = now_ns + connect_timeout_ns
-        self._adding: Operation[Any] | None = aeron.async_add_exclusive_publication(channel, stream_id)
+        self._adding = AddingPublication(aeron, channel, stream_id)
         self._publication: Any = None
         self._reads = reads
         self._walk = FrameWalk()
@@ -164,8 +163,10 @@ class ReplaySession:
     # -- before a subscriber connects --------------------------------------------------------------------------------
 
     def _init(self, now_ns: int) -> int:
-        if self._publication is None and not self._has_publication():
-            return 0
+        if self._publication is None:
+            self._publication = self._adding.poll()
+            if self._publication is None:
+                return 0
         if not self._has_segment():
             if now_ns >= self._deadline_ns:
                 self._fail(f"no segment file {segment_name(self.descriptor.recording_id, self.segment_base)}")
@@ -181,17 +182,6 @@ class ReplaySession:
         self._deadline_ns = now_ns + self._timeout_ns
         self.state = State.CONNECTING
         return 1
-
-    def _has_publication(self) -> bool:
-        try:
-            if self._adding is None:
-                self._adding = self._aeron.async_add_exclusive_publication(self.channel, self.stream_id)
-            self._publication = self._adding.poll()
-        except RegistrationError as error:
-            self._adding = None
-            if error.code != DriverErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
-                raise
-        return self._publication is not None
 
     def _has_segment(self) -> bool:
         """Whether the first segment exists. A segment does not exist until something has been written to it."""
@@ -327,8 +317,7 @@ class ReplaySession:
             return
         self.state = State.DONE
         self._close_file()
-        if self._adding is not None:
-            self._adding.cancel()
+        self._adding.cancel()
         if self._publication is not None:
             if revoke:
                 self._publication.revoke()
