@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS, seconds_ns
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.once import warn_once
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.conductor import ClientConductor
-from mainstem.aeron.client.ownership import foreign_driver, warn_of
 from mainstem.aeron.client.publication import PublicationBase
 from mainstem.aeron.client.stats import ClientStats
 from mainstem.aeron.client.subscription import SubscriptionBase
 from mainstem.aeron.cnc import CncAttach
+from mainstem.aeron.directory import cnc_path
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.context import ClientContext
+
+
+log = logging.getLogger("mainstem.aeron.client")
+
+
+def _foreign_driver(context: ClientContext) -> str:
+    """Return a warning if the driver's directory belongs to another user, who can read and change everything in it."""
+    directory = context.settings.dir
+    for path in (directory, cnc_path(directory)):
+        if owner := context.files.foreign_owner(path):
+            text = f"{path} belongs to user {owner}, who can read and change what this client sends and receives"
+            if context.settings.require_own_driver:
+                raise ConfigurationError(f"{text}; require_own_driver refuses that")
+            return text
+    return ""
 
 
 class Attaching:
@@ -35,11 +53,12 @@ class Attaching:
 
     def step(self) -> ClientConductor | None:
         clock = self._context.clock
-        foreign = foreign_driver(self._context)
+        foreign = _foreign_driver(self._context)
         cnc = self._attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
         if cnc is None:
             return None
-        warn_of(foreign)
+        if foreign:
+            warn_once(log, foreign)
         return ClientConductor(self._context, cnc, clock.monotonic_ns())
 
 
