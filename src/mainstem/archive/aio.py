@@ -233,19 +233,14 @@ class Client(ClientBase[Subscription], Closing):
 
     async def close(self) -> None:
         """End the session, and the Aeron client that it created, at once even if the call is cancelled."""
-        worker = self._end_now()
-        if worker is not None:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([worker])
-        if self._owned is not None:
-            await self._owned.close()
-
-    def _end_now(self) -> asyncio.Task[None] | None:
         self._calls.end()
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
-        return worker
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([worker])
+        if self._owned is not None:
+            await self._owned.close()
 
     def _abandon(self) -> None:
         self._calls.end()

@@ -618,13 +618,7 @@ class ArchiveConductor:
     # -- listings ----------------------------------------------------------------------------------------------------
 
     def _list_recordings(self, session: ControlSession, request: Message) -> None:
-        self._begin_listing(session, request, self._recordings_of(session, request, lambda _: True))
-
-    def _list_recordings_for_uri(self, session: ControlSession, request: Message) -> None:
-        def matches(d: RecordingDescriptor) -> bool:
-            return d.stream_id == request.stream_id and request.channel in d.original_channel
-
-        self._begin_listing(session, request, self._recordings_of(session, request, matches))
+        self._begin_listing(session, request, self._recordings_of(session, request))
 
     def _list_recording(self, session: ControlSession, request: Message) -> None:
         self._begin_listing(session, request, self._one_recording(session, request))
@@ -644,17 +638,16 @@ class ArchiveConductor:
             session.listing = None
         return sent
 
-    def _recordings_of(
-        self, session: ControlSession, request: Message, matches: Callable[[RecordingDescriptor], bool]
-    ) -> Iterator[bytes | None]:
+    def _recordings_of(self, session: ControlSession, request: Message) -> Iterator[bytes | None]:
         left, following = request.record_count, request.from_recording_id
+        is_of_uri = request.name == "ListRecordingsForUriRequest"
         if left > 0:
-            for descriptor in self._files.from_id(request.from_recording_id):
-                following = descriptor.recording_id + 1
-                if not matches(descriptor):
+            for d in self._files.from_id(request.from_recording_id):
+                following = d.recording_id + 1
+                if is_of_uri and (d.stream_id != request.stream_id or request.channel not in d.original_channel):
                     yield None
                     continue
-                yield self._describe(session, request.correlation_id, descriptor)
+                yield self._describe(session, request.correlation_id, d)
                 left -= 1
                 if not left:
                     return
@@ -914,7 +907,7 @@ _HANDLERS: dict[str, _Handler] = {
     "StopRecordingSubscriptionRequest": ArchiveConductor._stop_subscription,
     "StopRecordingByIdentityRequest": ArchiveConductor._stop_identity,
     "ListRecordingsRequest": ArchiveConductor._list_recordings,
-    "ListRecordingsForUriRequest": ArchiveConductor._list_recordings_for_uri,
+    "ListRecordingsForUriRequest": ArchiveConductor._list_recordings,
     "ListRecordingRequest": ArchiveConductor._list_recording,
     "ListRecordingSubscriptionsRequest": ArchiveConductor._list_subscriptions,
     "UpdateChannelRequest": ArchiveConductor._update_channel,
