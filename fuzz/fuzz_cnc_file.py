@@ -41,7 +41,7 @@ def _file() -> bytes:
         counters.local_address(0, "127.0.0.1:1", receive=False),
         counters.client_heartbeat(7),
     ):
-        spec.allocate(manager, now_ms=0)
+        manager.allocate(*spec, now_ms=0)
     DistinctErrorLog(cnc.error_log).record("an error", now_ms=5)
     cnc.to_driver.write(4, bytes(24))
     cnc.transmitter().transmit(0x0F04, bytes(8))

@@ -12,7 +12,7 @@ from mainstem._internal.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem._core.memory.counters import CountersManager, CountersReader
+    from mainstem._core.memory.counters import CountersReader
 
 # The space that remains for the channel after the fixed part of each 112-byte key. Longer channels are truncated.
 STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
@@ -116,31 +116,11 @@ class Gauge(Protocol):
 
 
 class CounterSpec(NamedTuple):
+    """The type, key and label of a counter: ``manager.allocate(*spec, now_ms=...)`` creates it."""
+
     type_id: int
     key: bytes
     label: str
-
-    def allocate(
-        self,
-        manager: CountersManager,
-        *,
-        now_ms: int,
-        registration_id: int = 0,
-        owner_id: int = -1,
-        reference_id: int = 0,
-        value: int = 0,
-    ) -> int:
-        """Allocate the counter and return its id; ``now_ms`` is epoch time. Raises BufferError if there is no space."""
-        return manager.allocate(
-            self.type_id,
-            self.key,
-            self.label,
-            now_ms=now_ms,
-            registration_id=registration_id,
-            owner_id=owner_id,
-            reference_id=reference_id,
-            value=value,
-        )
 
 
 class StreamKey(NamedTuple):

@@ -86,10 +86,10 @@ def test_a_local_address_names_its_endpoint():
 
 def test_active_local_addresses_are_found_by_endpoint(manager):
     ids = [
-        names.local_address(endpoint, f"127.0.0.1:{port}", receive=True).allocate(manager, now_ms=0, value=value)
+        manager.allocate(*names.local_address(endpoint, f"127.0.0.1:{port}", receive=True), now_ms=0, value=value)
         for endpoint, port, value in [(1, 10, 1), (2, 20, 1), (1, 30, 0), (1, 40, 1)]
     ]
-    names.client_heartbeat(1).allocate(manager, now_ms=0, value=ChannelStatus.ACTIVE)
+    manager.allocate(*names.client_heartbeat(1), now_ms=0, value=ChannelStatus.ACTIVE)
     assert names.find_local_addresses(manager, 1) == ["127.0.0.1:10", "127.0.0.1:40"]
     manager.free(ids[0], 0)
     assert names.find_local_addresses(manager, 1) == ["127.0.0.1:40"]
@@ -131,7 +131,7 @@ def test_counters_of_mainstems_own_have_a_type_that_the_reference_leaves_to_appl
 
 
 def test_a_snapshot_holds_every_field(manager):
-    names.client_heartbeat(77).allocate(manager, now_ms=0, registration_id=77, owner_id=77, value=123)
+    manager.allocate(*names.client_heartbeat(77), now_ms=0, registration_id=77, owner_id=77, value=123)
     (one,) = names.snapshot(manager)
     assert (one.counter_id, one.type_id, one.value, one.registration_id, one.owner_id) == (0, 11, 123, 77, 77)
     assert one.label == "client-heartbeat: id=77"

@@ -62,9 +62,9 @@ def driver(tmp_path: Path) -> Iterator[str]:
     files.cnc.to_driver.consumer_heartbeat_ms = time.time_ns() // 1_000_000
     for kind, own in ((CounterType.PUBLISHER_LIMIT, PUBLICATION), (CounterType.RECEIVER_POSITION, IMAGE)):
         spec = names.stream_counter(kind, own, session_id=3, stream_id=4, channel=CHANNEL)
-        spec.allocate(files.counters, now_ms=0, registration_id=own, value=4096, owner_id=CLIENT)
+        files.counters.allocate(*spec, now_ms=0, registration_id=own, value=4096, owner_id=CLIENT)
     position = names.publisher_position(PUBLICATION, session_id=3, stream_id=4, channel=CHANNEL, exclusive=True)
-    position.allocate(files.counters, now_ms=0, registration_id=PUBLICATION, owner_id=CLIENT, value=4096)
+    files.counters.allocate(*position, now_ms=0, registration_id=PUBLICATION, owner_id=CLIENT, value=4096)
     files.log(publication_path(files.directory, PUBLICATION), PUBLICATION, LogType.EXCLUSIVE_PUBLICATION)
     files.log(image_path(files.directory, IMAGE), IMAGE, LogType.IMAGE)
     DistinctErrorLog(files.cnc.error_log).record(f"refused: {HOSTILE}", now_ms=IMPOSSIBLE_MS)

@@ -38,7 +38,7 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
     ):
         made.counter(kind, 7, value)
     position = names.publisher_position(7, session_id=3, stream_id=4, channel=CHANNEL, exclusive=True)
-    position.allocate(made.counters, now_ms=0, registration_id=7, owner_id=9, value=4096)
+    made.counters.allocate(*position, now_ms=0, registration_id=7, owner_id=9, value=4096)
     log = made.log(publication_path(made.directory, 7), 7, LogType.EXCLUSIVE_PUBLICATION)
     log.is_connected = True
     log.buffer.put_bytes(32, b"tide")

@@ -64,7 +64,7 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
 
     def counter(kind: CounterType, own: int, value: int) -> None:
         spec = names.stream_counter(kind, own, session_id=-2_147_483_648, stream_id=1001, channel=CHANNEL)
-        spec.allocate(files.counters, now_ms=0, registration_id=own, value=value, owner_id=CLIENT)
+        files.counters.allocate(*spec, now_ms=0, registration_id=own, value=value, owner_id=CLIENT)
 
     counter(CounterType.PUBLISHER_LIMIT, PUBLICATION, POSITION + 1_689_984)
     counter(CounterType.SENDER_POSITION, PUBLICATION, POSITION - 4_096)
@@ -73,12 +73,12 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
     counter(CounterType.RECEIVER_POSITION, IMAGE, POSITION - 8_192)
     stream = {"session_id": -2_147_483_648, "stream_id": 1001, "channel": CHANNEL}
     own = names.publisher_position(PUBLICATION, exclusive=True, **stream)  # type: ignore[arg-type]
-    own.allocate(files.counters, now_ms=0, registration_id=PUBLICATION, owner_id=CLIENT, value=POSITION)
+    files.counters.allocate(*own, now_ms=0, registration_id=PUBLICATION, owner_id=CLIENT, value=POSITION)
     for i in range(4):
         subscriber = names.subscriber_position(100 + i, join_position=0, **stream)  # type: ignore[arg-type]
         value = POSITION - 65_536 * (i + 1)
-        subscriber.allocate(
-            files.counters, now_ms=0, registration_id=100 + i, owner_id=CLIENT, reference_id=IMAGE, value=value
+        files.counters.allocate(
+            *subscriber, now_ms=0, registration_id=100 + i, owner_id=CLIENT, reference_id=IMAGE, value=value
         )
     log = files.log(publication_path(files.directory, PUBLICATION), PUBLICATION, LogType.EXCLUSIVE_PUBLICATION)
     files.log(image_path(files.directory, IMAGE), IMAGE, LogType.IMAGE).is_connected = True

@@ -26,7 +26,7 @@ def driver(tmp_path: Path) -> Iterator[DriverFiles]:
     made.cnc.to_driver.consumer_heartbeat_ms = time.time_ns() // 1_000_000
     for session, value in ((3, 4096), (4, 9216)):
         position = names.publisher_position(7, session_id=session, stream_id=5, channel=CHANNEL, exclusive=True)
-        position.allocate(made.counters, now_ms=0, registration_id=7, owner_id=9, value=value)
+        made.counters.allocate(*position, now_ms=0, registration_id=7, owner_id=9, value=value)
     made.counter(CounterType.SENDER_LIMIT, 7, 1024)
     yield made
     made.cnc.close()
@@ -68,7 +68,7 @@ def test_opentelemetry_observes_the_same_values(driver: DriverFiles) -> None:
     with DirectoryReader(driver.directory) as directory:
         collector = Collector(provider.get_meter("mainstem"), directory)
         position = names.publisher_position(8, session_id=6, stream_id=5, channel=CHANNEL, exclusive=True)
-        position.allocate(driver.counters, now_ms=0, registration_id=8, owner_id=9, value=32)
+        driver.counters.allocate(*position, now_ms=0, registration_id=8, owner_id=9, value=32)
         collector.refresh()
         data: Any = reader.get_metrics_data()
     (scope,) = data.resource_metrics[0].scope_metrics

@@ -48,7 +48,7 @@ class SystemCounters:
         for counter in SystemCounter:
             spec = system_counter(counter, suffix=suffixes.get(counter, ""))
             # Programs find these counters by their ids, so nothing may be allocated before them.
-            counter_id = spec.allocate(manager, now_ms=now_ms, registration_id=int(counter))
+            counter_id = manager.allocate(*spec, now_ms=now_ms, registration_id=counter)
             cells.append(CounterCell(manager.values, counter_id))
         self._cells = cells
         self[SystemCounter.CONTROL_PROTOCOL_VERSION].set_release(CONTROL_PROTOCOL_VERSION)
@@ -78,8 +78,8 @@ class DriverCounters:
         value: int = 0,
     ) -> CounterCell:
         """Allocate a counter, by default without an owner. Raises BufferError if all counters are in use."""
-        counter_id = spec.allocate(
-            self.manager,
+        counter_id = self.manager.allocate(
+            *spec,
             now_ms=self._clock.epoch_ms(),
             registration_id=registration_id,
             owner_id=owner_id,

@@ -82,8 +82,8 @@ class HandDriver:
 
     def add_client(self, client_id: int) -> None:
         spec = client_heartbeat(client_id)
-        counter_id = spec.allocate(
-            self.counters, now_ms=self.clock.epoch_ms(), registration_id=client_id, owner_id=client_id
+        counter_id = self.counters.allocate(
+            *spec, now_ms=self.clock.epoch_ms(), registration_id=client_id, owner_id=client_id
         )
         self.clients[client_id] = counter_id
         self.answer(responses.OnCounterReady(correlation_id=client_id, counter_id=counter_id))

@@ -252,7 +252,7 @@ def test_an_incomplete_group_is_not_called_a_missing_subscriber(
             stream_id=1001,
             channel=channel,
         )
-        spec.allocate(world.driver.counters, now_ms=0, registration_id=publication.registration_id, value=receivers)
+        world.driver.counters.allocate(*spec, now_ms=0, registration_id=publication.registration_id, value=receivers)
     with pytest.raises(NotConnected, match=reason) as error:
         publication.send(b"x", timeout=0.1)
     assert error.value.receivers == receivers

@@ -35,7 +35,7 @@ class DriverFiles:
 
     def counter(self, kind: CounterType, registration_id: int, value: int) -> int:
         spec = names.stream_counter(kind, registration_id, session_id=3, stream_id=4, channel="aeron:udp?endpoint=a:1")
-        return spec.allocate(self.counters, now_ms=0, registration_id=registration_id, value=value)
+        return self.counters.allocate(*spec, now_ms=0, registration_id=registration_id, value=value)
 
     def log(self, path: str, registration_id: int, log_type: LogType) -> LogBuffers:
         parameters = LogParameters(
