@@ -58,4 +58,20 @@ BUGS = (
         new="            or first + done > term_length\n",
         finder=Suite(selection=("tests/unit/aeron/protocol/test_compiled_agrees.py",)),
     ),
+    Bug(
+        name="sessions that ended share a table with forged ones",
+        harm="after a thousand streams ended, the next one comes back as a new image, even with rejoin=false",
+        file="aeron/driver/receiver/data_packet_dispatcher.py",
+        old="(self._cool_downs, MAX_COOL_DOWNS) if ended",
+        new="(self._sessions, MAX_SESSIONS) if ended",
+        finder=Suite(selection=("tests/unit/aeron/driver/receiver/test_data_packet_dispatcher.py",)),
+    ),
+    Bug(
+        name="a driver unmaps its files while a thread is stuck",
+        harm="the process crashes when the name server responds",
+        file="aeron/driver/threads.py",
+        old="        if running:\n            # Its next",
+        new="        if running and core is None:\n            # Its next",
+        finder=Suite(selection=("tests/unit/aeron/driver/test_threads.py",)),
+    ),
 )
