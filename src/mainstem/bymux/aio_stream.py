@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.clock import timeout_of
+from mainstem._internal.tasks import within
 from mainstem.bymux import events
 from mainstem.bymux.state import HalfState
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
@@ -296,11 +296,7 @@ class PingWaiters:
         self._runner.send_ping(self._stream)
         future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
-        try:
-            async with asyncio.timeout(timeout_of(timeout)):
-                result = await future
-        except TimeoutError:
-            raise Timeout(f"no pong came within {timeout:g} s", timeout=timeout) from None
+        result = await within(timeout, future, "ping")
         if isinstance(result, MainstemError):
             raise result
         return result
