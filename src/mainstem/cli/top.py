@@ -1,4 +1,4 @@
-"""A live view of drivers, clients and streams, in the whole terminal."""
+"""Show drivers, clients and streams live, in the whole terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(
         str, option("--filter", "TEXT", "Start with only the streams that have this text in a column.")
     ] = "",
 ) -> None:
-    """A live view of drivers, clients and streams, in the whole terminal.
+    """Show drivers, clients and streams live, in the whole terminal.
 
     Streams with their lag as a bar, rates, NAKs and losses with their last minutes; clients by name; errors. Enter opens a
     stream: where its bytes wait, and what stalls it. It reads any driver's directory, and changes nothing; `?` lists the keys.
