@@ -71,10 +71,7 @@ class Store(Protocol):
         ...
 
     def local_path(self, name: str = "") -> Path | None:
-        """Return the path of a file that is local and can be mapped, or None if it is remote.
-
-        ``""`` is the root of the store.
-        """
+        """Return the path of a file that is local and can be mapped, or None if it is remote. ``""`` is the root of the store."""
         ...
 
     def close(self) -> None: ...

@@ -260,10 +260,7 @@ class HttpStore(RemoteFiles):
         return self._is_served
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:  # noqa: ARG002 - there is one level
-        """Yield the files of ``mainstem serve``.
-
-        Raises StoreError for other servers, which have no machine-readable listing.
-        """
+        """Yield the files of ``mainstem serve``. Raises StoreError for other servers, which have no machine-readable listing."""
         if not self.is_served:
             raise StoreError(self.url, "only `mainstem serve` lists files; from other servers read them by name")
         after: str | None = ""

@@ -47,6 +47,13 @@ def test_reading_many_recordings_keeps_few_files_open(location: Path) -> None:
     assert descriptors() <= before + 1
 
 
+def test_opening_a_location_opens_no_file_of_a_recording(location: Path) -> None:
+    before = descriptors()
+    with open_recordings(location) as recordings:
+        assert len(recordings) == MANY
+        assert descriptors() == before
+
+
 def test_readers_that_a_program_keeps_share_the_bound(location: Path) -> None:
     before = descriptors()
     with open_recordings(location) as recordings:

@@ -153,10 +153,7 @@ def _shown(entry: ShippedRecording) -> RecordingDescriptor:
 
 
 class SegmentLengths(Mapping[int, int]):
-    """The length of each available segment, by base.
-
-    It is computed on demand, because a long recording has a million segments.
-    """
+    """The length of each available segment, by base. It is computed on demand, because a long recording has a million segments."""
 
     def __init__(self, descriptor: RecordingDescriptor, tree: ChunkTree, pages: Pages) -> None:
         self._descriptor, self._tree, self._pages = descriptor, tree, pages
