@@ -42,8 +42,6 @@ from mainstem.aeron.driver.conductor.subscription_link import TetherState
 from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mainstem._core.driver.positions import PositionSet
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams, TetherTimeouts
@@ -195,7 +193,16 @@ class Stream(Generic[P]):
         raise NotImplementedError
 
     def _have_read(self, end: int, now_ns: int) -> bool:
-        return have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns)
+        """Return whether every subscriber that a draining stream waits for has read to ``end``.
+
+        The stream waits for untethered subscribers only within the window limit timeout, and not for those that rest.
+        """
+        patient = now_ns - self.since_ns < self.params.tether_timeouts.window_limit_ns
+        return not any(
+            position.cell.get_acquire() < end
+            for position in self.subscribers
+            if position.is_counted and (patient or position.interest.params.tether)
+        )
 
     def _unblock(self, stuck: StuckPosition, position: int, producer_position: int, now_ns: int) -> bool:
         """Replace an unfinished claim with padding if ``position`` is stuck there; return whether it was replaced."""
@@ -238,21 +245,6 @@ def untethered_image_limit(reference_position: int, window_length: int, reported
     if reference_position + max(quarter, mtu) >= reported_position + window_length:
         return max(limit, reported_position + quarter)
     return limit
-
-
-def have_read(
-    subscribers: Iterable[SubscriberPosition], end: int, timeouts: TetherTimeouts, *, draining_ns: int
-) -> bool:
-    """Return whether every subscriber that a draining stream waits for has read to ``end``.
-
-    The stream waits for untethered subscribers only within the window limit timeout, and not for those that rest.
-    """
-    patient = draining_ns < timeouts.window_limit_ns
-    return all(
-        position.cell.get_acquire() >= end
-        for position in subscribers
-        if position.is_counted and (patient or position.interest.params.tether)
-    )
 
 
 def check_untethered(
