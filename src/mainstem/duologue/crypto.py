@@ -65,13 +65,10 @@ class ServerKey:
 
     @classmethod
     def generate(cls, rng: Random | None = None) -> ServerKey:
-        """Make a new key pair.
+        """Make a new key pair and return it.
 
         Args:
             rng: The source of random bytes, for a simulation. None uses the system's cryptographic generator.
-
-        Returns:
-            The key pair.
         """
         return cls(X25519PrivateKey.generate().private_bytes_raw() if rng is None else rng.randbytes(KEY_LENGTH))
 

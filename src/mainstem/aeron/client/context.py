@@ -77,17 +77,8 @@ class ClientContext:
     ) -> ClientContext:
         """Return the context for a ``connect`` call.
 
-        Args:
-            directory: The driver's directory; None for the directory in the settings.
-            settings: The settings; None for those of the context, or of the environment if there is no context.
-            context: The context to start from; None for the defaults.
-            overrides: Individual fields of the settings or the context, by name.
-
-        Returns:
-            The context.
-
-        Raises:
-            ConfigurationError: A setting is unknown or invalid.
+        ``settings`` override those of ``context``, ``directory`` overrides theirs, and ``overrides`` are single fields of either,
+        by name. Raises ConfigurationError if one of them is unknown or invalid.
         """
         own = {item.name for item in dataclasses.fields(cls)}
         built = context or (cls() if settings is None else cls(settings=settings))

@@ -127,8 +127,6 @@ class Poller(PollerBase[Subscription]):
 
         Raises:
             Timeout: Nothing arrived on any subscription for ``timeout`` seconds.
-            DriverTimeout: The driver shut down or stopped responding.
-            ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata still has messages that it took but did not yield.
+            MainstemError: The other errors of ``messages`` of a subscription.
         """
         return iterate(self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout)

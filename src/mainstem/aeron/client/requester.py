@@ -272,10 +272,6 @@ class Responder(ResponderBase, Closing):
             Timeout: No request arrived for ``timeout`` seconds.
             DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
-
-        Example:
-            >>> for request in responder.requests():
-            ...     request.respond(request.payload.upper())
         """
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
