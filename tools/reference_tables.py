@@ -108,7 +108,8 @@ def command_line() -> str:
                 parts.append(table(["argument or option", "meaning", "default"], rows))
             if columns := explained_columns(command):
                 rows = [(each.title.strip(), code(each.name), each.meaning) for each in columns]
-                parts.append(table(["column", "in JSON and CSV", "meaning"], rows))
+                has_csv = any("--csv" in each.opts for each in command.params)
+                parts.append(table(["column", "in JSON and CSV" if has_csv else "in JSON", "meaning"], rows))
     return "\n".join(parts)
 
 
@@ -145,7 +146,7 @@ def settings() -> str:
 
 def counters() -> str:
     """Return the page of all driver counters, with their Prometheus names."""
-    from mainstem._core.system_counter import SystemCounter
+    from mainstem._core.system_counter import REFERENCE_COUNTERS, SystemCounter
     from mainstem.aeron.counters import ArchiveCounterType, CounterType
     from mainstem.metrics.families import GAUGES, PREFIX
 
@@ -161,7 +162,8 @@ def counters() -> str:
             others.append((kind.value, code(kind.label), kind.meaning, code(metric)))
     return (
         "# Counters\n\n`mainstem stat` prints them live, `mainstem metrics` for Prometheus. Numbers and labels are the reference "
-        "driver's.\n\n## The driver's own\n\n"
+        f"driver's, except for system counters from {REFERENCE_COUNTERS} on, which only Mainstem's driver has.\n\n"
+        "## System counters\n\n"
         + table(["id", "label", "meaning", "metric"], system)
         + "\n## Of streams, channels and clients\n\nStreams' metrics have the labels of their stream.\n\n"
         + table(["type", "label", "meaning", "metric"], others)

@@ -4,6 +4,7 @@ The driver allocates them first and in this order, so an id is also an index int
 8.6). ``tools/backend/core_stubs.py`` generates ``system_counter.pxd`` from this file. Compiled code counts with
 ``add_to_counter(self.cells, SYSTEM_BYTES_SENT, n)``, sender and receiver with ``self._count(SystemCounter.BYTES_SENT)``, the
 conductor with ``SystemCounters.increment``. ``mainstem stat``, the metrics and docs/reference/counters.md follow the table.
+A counter of Mainstem's own goes at the end. If its rise is a fault, ``aeron/tools/driver_warnings.py`` lists it too.
 
 The build runs this file without the package, so it imports only the standard library.
 """
@@ -62,7 +63,7 @@ class SystemCounter(IntEnum):
         "Sender flow control limits, i.e. back-pressure events",
         "times that a sender had no window",
     )
-    UNBLOCKED_PUBLICATIONS = 19, "Unblocked Publications", "claims of dead publishers that were turned into padding"
+    UNBLOCKED_PUBLICATIONS = 19, "Unblocked Publications", "times a log was unblocked because a claim stayed open too long"
     UNBLOCKED_COMMANDS = 20, "Unblocked Control Commands", "half-written commands of dead clients that were passed over"
     POSSIBLE_TTL_ASYMMETRY = (
         21,

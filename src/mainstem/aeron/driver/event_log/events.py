@@ -34,6 +34,7 @@ class Event(Enum):
     for each is its name in camel case, or the word after ``=``. ``frame_text`` formats frames.
 
     To add an event, add a row here, and call ``note`` where it happens: of `Resources` in the conductor, of `EventLog` elsewhere.
+    ``make generate`` documents it; test it in tests/unit/aeron/driver/event_log/test_event_log.py.
     """
 
     def __init__(self, number: int | None, when: str, line: str, record: type[Message] | None = None) -> None:
