@@ -63,7 +63,11 @@ class SystemCounter(IntEnum):
         "Sender flow control limits, i.e. back-pressure events",
         "times that a sender had no window",
     )
-    UNBLOCKED_PUBLICATIONS = 19, "Unblocked Publications", "times a log was unblocked because a claim stayed open too long"
+    UNBLOCKED_PUBLICATIONS = (
+        19,
+        "Unblocked Publications",
+        "times a log was unblocked because a claim stayed open too long",
+    )
     UNBLOCKED_COMMANDS = 20, "Unblocked Control Commands", "half-written commands of dead clients that were passed over"
     POSSIBLE_TTL_ASYMMETRY = (
         21,

@@ -81,7 +81,7 @@ def test_a_catalog_that_has_not_changed_costs_one_short_request(live: Live, serv
     first = archive.recordings()
     assert archive.recordings() is first
     wait_for(lambda: server.server.metrics.requests[304] > 0)  # counted when it has been sent
-    live.recorder.stop(live.start(type(live.stream)(session_id=5)))
+    live.recorder.stop(type(live.stream)(session_id=5).start(live.recorder))
     assert [each.session_id for each in archive.recordings()] == [77, 5]
     assert archive.recorded_positions(archive.recordings()) == [live.writer.position, 0]
     archive.close()

@@ -8,9 +8,9 @@ debugging and line-by-line coverage, and refuses a mapped file (see ``buffer.Ato
 from __future__ import annotations
 
 import re
-import sys
 from struct import Struct
 from time import monotonic_ns
+from types import FunctionType
 from typing import Any
 
 from mainstem._core.layout import COUNTER_VALUE_LENGTH
@@ -43,7 +43,9 @@ _ARRAY = re.compile(r"cython\.(\w+)\[(\w+)\]")
 def set_arrays(of: Any) -> None:
     """Set the attributes that a class declares as C arrays, such as ``length: cython.int[64]``: to zeros, or None for pointers."""
     for cls in type(of).__mro__:
-        names = vars(sys.modules[cls.__module__])
+        # The lengths are constants of the module that defines the class.
+        functions = (each for each in vars(cls).values() if isinstance(each, FunctionType))
+        names: dict[str, Any] = next((each.__globals__ for each in functions), {})
         for name, annotation in vars(cls).get("__annotations__", {}).items():
             if match := _ARRAY.fullmatch(str(annotation)):
                 setattr(of, name, [None if match[1].startswith("p") else 0] * eval(match[2], names))
