@@ -232,6 +232,8 @@ class Runner(BaseConnection):
         self.finish()
         if await wait_for_tasks(self.tasks, deadline - self.loop.time()):
             for state in self.open_streams:
+                if self.over:
+                    break
                 stream = state.owner() or Stream(self, state)
                 with contextlib.suppress(MainstemError):
                     await stream.flush(timeout=max(0.0, min(deadline - self.loop.time(), self.settings.close_timeout)))

@@ -116,7 +116,7 @@ class Pool:
         self._clock = clock
         self._entropy = entropy
         self._traffic = traffic
-        self._opening: asyncio.Task[Exception | None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
         self.connections: list[ClientConnection] = []
@@ -184,25 +184,24 @@ class Pool:
 
     # ---- another connection
 
-    def _open_another(self) -> asyncio.Task[Exception | None] | None:
-        """Start opening a connection, unless one is being opened or the limit is reached; return the newest such task."""
+    def _open_another(self) -> None:
+        """Start opening a connection, unless one is being opened or the limit is reached."""
         if (self._opening is None or self._opening.done()) and len(self.connections) < self._max:
             self._stop_pausing()
             self._opening = start_task(self._open(), asyncio.get_running_loop())
             self._opening.add_done_callback(self._on_opened)
-        return self._opening
 
     def _give_up_opening(self) -> None:
         """Cancel the connection that is being opened, if nobody waits for it."""
         if self._opening is not None and not self.waiters:
             self._opening.cancel()
 
-    def _on_opened(self, opening: asyncio.Task[Exception | None]) -> None:
+    def _on_opened(self, opening: asyncio.Task[None]) -> None:
         if opening.cancelled():
             self._wake_all(None)  # wake the calls that arrived after it was given up
 
-    async def _open(self) -> Exception | None:
-        """Open one connection, and wake the waiting calls. Returns the error if that fails."""
+    async def _open(self) -> None:
+        """Open one connection, and wake the waiting calls."""
         try:
             self.newest = await self._connect()
             self.connections.append(self.newest)
@@ -212,10 +211,9 @@ class Pool:
                 self._try_later(error)
             else:
                 self._wake_all(error)
-            return error
+            return
         self._pause = RETRY_FIRST_S
         self._wake_all(None)
-        return None
 
     async def _connect(self) -> ClientConnection:
         connection = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)

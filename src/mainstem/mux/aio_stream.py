@@ -3,8 +3,8 @@
 A :class:`BaseStream` stands between three parties, all in the thread of one event loop:
 
 * the user's tasks, which call ``read``, ``write``, ``drain`` and the like;
-* the connection (:mod:`mainstem.mux.connection`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``, ``_fail_writes``
-  and ``_wake_writers`` for the engine's events;
+* the connection (:mod:`mainstem.mux.connection`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``,
+  ``_wake_writers`` and the protocol's ``STREAM_HANDLERS`` for the engine's events;
 * the engine's handle for the stream (bymux's ``StreamState``, Jmux's ``Session``), which holds the bytes waiting to be sent
   (``queue``) and counts the bytes that were received but not read (``unconsumed``).
 

@@ -10,9 +10,9 @@ These call a :class:`BaseConnection`:
 Everything runs in the event loop's thread, so there are no locks. Time comes from the ``Clock`` passed to the constructor. The
 event loop's timers only determine when the clock is read again.
 
-Every step has three parts: a call to the engine, then ``dispatch`` (passes its events to the methods in ``_handlers``), then
-``flush`` (passes its bytes to the transport). Event handlers are plain functions that never wait, and a task that one wakes runs
-only after the step is complete.
+Every step has three parts: a call to the engine, then ``dispatch`` (passes each event to its method in ``_handlers``, or to the
+stream's in ``_stream_handlers``), then ``flush`` (passes its bytes to the transport). Event handlers are plain functions that
+never wait, and a task that one wakes runs only after the step is complete.
 
 How bytes are sent. A write puts bytes into the engine's queue and schedules one flush for the end of the loop's turn, so that all
 writes of a turn are sent together. A flush takes batches of 64 KiB from the engine while the transport is not paused. A pong or

@@ -266,7 +266,9 @@ class Server(Generic[E]):
         """
         self._stop_listening()
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-        await asyncio.gather(*(connection.shutdown(deadline) for connection in list(self._connections)))
+        # Connections that have ended are only kept for their handlers, which `close` cancels.
+        alive = [connection for connection in self._connections if not connection.over]
+        await asyncio.gather(*(connection.shutdown(deadline) for connection in alive))
         await self.close()
 
     async def close(self, timeout: float | None = None) -> None:
@@ -298,6 +300,7 @@ class Server(Generic[E]):
         ending = list(self._connections)
         for connection in ending:
             connection.end(abort=True)
+        self._refusals.flush(SYSTEM_CLOCK.monotonic_ns())
         return ending
 
     async def __aenter__(self) -> Self:

@@ -77,7 +77,9 @@ def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
     """Return a client's context: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None means no TLS."""
     if settings.client_ca is not None:
         raise ConfigurationError("client_ca is a server's; a client trusts ca")
-    if not _names_files(settings, settings.ca or settings.certificate, ssl):
+    # An empty name is an error, not a request for plaintext.
+    named = settings.certificate if settings.ca is None else settings.ca
+    if not _names_files(settings, named, ssl):
         return ssl
     context = _load(lambda: ssl_module.create_default_context(cafile=settings.ca), f"ca {settings.ca}")
     _load_certificate(context, settings)
