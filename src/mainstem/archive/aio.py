@@ -10,7 +10,6 @@ Example:
 from __future__ import annotations
 
 import asyncio
-import functools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -32,6 +31,7 @@ from mainstem.archive.calls import (
     Events,
     Listing,
     RecordingSubscription,
+    document,
 )
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
@@ -95,10 +95,10 @@ class AsyncCalls(Calls[Subscription]):
 def awaits(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Make a client's coroutine function from a call in `Calls`, with its parameters and documentation."""
 
-    @functools.wraps(method)
     async def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
         return await self._calls.run(method(self._calls, *arguments, **options))
 
+    document(call, method, is_twin=True)
     return call
 
 
@@ -107,10 +107,10 @@ def lists(
 ) -> Callable[Concatenate[Any, P], AsyncIterator[RecordingDescriptor]]:
     """Make a client's method that iterates over a listing."""
 
-    @functools.wraps(method)
     def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> AsyncIterator[RecordingDescriptor]:
         return self._listing(method(self._calls, *arguments, **options))
 
+    document(call, method, "AsyncIterator[RecordingDescriptor]", is_twin=True)
     return call
 
 
@@ -163,7 +163,7 @@ class Client(ClientBase[Subscription], Closing):
     _calls: AsyncCalls
 
     def __init__(self, calls: AsyncCalls, owned: Aeron | None) -> None:
-        self._calls = calls
+        super().__init__(calls)
         self._owned = owned
         self._worker: asyncio.Task[None] | None = None
         close_at_exit(self)

@@ -13,7 +13,9 @@ which the archive would end the session after some minutes, and keeps signals an
 
 from __future__ import annotations
 
+import inspect
 import warnings
+import weakref
 from collections import deque
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -118,6 +120,22 @@ class RecordingSubscription:
     channel: str
 
 
+def document(method: Any, call: Callable[..., Any], result: str = "", *, is_twin: bool = False) -> None:
+    """Give a client's method the name, parameters and documentation of a call; of the asyncio twin's, only the first line.
+
+    The method returns ``result``, or what the call's steps return.
+    """
+    signature = inspect.signature(call)
+    if not result:
+        result = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+        result = "Subscription" if result == "S" else result
+    method.__name__ = call.__name__
+    method.__qualname__ = f"Client.{call.__name__}"
+    method.__doc__ = (call.__doc__ or "").partition("\n")[0] if is_twin else call.__doc__
+    method.__signature__ = signature.replace(return_annotation=result)
+    method.__annotations__ = {**call.__annotations__, "return": result}
+
+
 class StartedReplay(NamedTuple):
     """An accepted replay: the replay session id, and the id of the request, which late errors carry."""
 
@@ -176,6 +194,7 @@ class Calls(Generic[S]):
         self._arrived: deque[bytes] = deque()
         self._listing: Request | None = None
         self._listed = 0  # the number of responses that completes the listing
+        self._client: Callable[[], ClientBase[S] | None] = lambda: None
 
     def run(self, steps: Steps[T]) -> Any:
         """Return the result of a call, or an awaitable of it, after waiting between its steps."""
@@ -1270,6 +1289,7 @@ class ReplayFeed:
     ) -> None:
         self.image: Any = None
         self._calls = calls
+        self._client = calls._client()  # a subscription keeps its client open
         self._generation = calls.session.generation
         self._recording_id = recording_id
         self._correlation_id = started.correlation_id
@@ -1453,6 +1473,10 @@ class ClientBase(Generic[S]):
     """The part of a client that never blocks."""
 
     _calls: Calls[S]
+
+    def __init__(self, calls: Calls[S]) -> None:
+        self._calls = calls
+        calls._client = weakref.ref(self)
 
     @property
     def archive_id(self) -> int:

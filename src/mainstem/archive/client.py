@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,6 +19,7 @@ from mainstem.archive.calls import (
     ClientBase,
     Events,
     Listing,
+    document,
 )
 from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
 from mainstem.errors import Timeout
@@ -80,10 +80,10 @@ class BlockingCalls(Calls[Subscription]):
 def blocks(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], T]:
     """Make a client's method from a call in `Calls`, with its parameters and documentation."""
 
-    @functools.wraps(method)
     def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
         return self._calls.run(method(self._calls, *arguments, **options))
 
+    document(call, method)
     return call
 
 
@@ -92,10 +92,10 @@ def lists(
 ) -> Callable[Concatenate[Any, P], Iterator[RecordingDescriptor]]:
     """Make a client's method that iterates over a listing."""
 
-    @functools.wraps(method)
     def call(self: Client, /, *arguments: P.args, **options: P.kwargs) -> Iterator[RecordingDescriptor]:
         return self._listing(method(self._calls, *arguments, **options))
 
+    document(call, method, "Iterator[RecordingDescriptor]")
     return call
 
 
@@ -166,7 +166,7 @@ class Client(ClientBase[Subscription], Closing):
     _calls: BlockingCalls
 
     def __init__(self, calls: BlockingCalls, owned: Aeron | None, timeout: float | None) -> None:
-        self._calls = calls
+        super().__init__(calls)
         self._owned = owned
         self._worker: AgentRunner | None = None
         calls.run(calls.connecting(timeout))

@@ -17,6 +17,7 @@ from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.polled import polled
+from mainstem.archive.calls import TIMEOUT
 from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
 
@@ -211,7 +212,8 @@ class MergeBase:
         described = yield from calls.list_recording(self.recording_id)
         if described is None:
             # This raises the archive's own error, with its code.
-            yield from calls.start_position(self.recording_id)
+            what = f"merge of recording {self.recording_id}"
+            yield from calls._asking(what, TIMEOUT, "StartPositionRequest", recording_id=self.recording_id)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
         self._generation = calls.session.generation
         never = Deadline(calls._clock, None)

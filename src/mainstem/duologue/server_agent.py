@@ -142,7 +142,7 @@ class ServerEnd:
         return self._agent.failure
 
     def stats(self) -> ServerStats:
-        """Return a copy of the server's counts since its start."""
+        """Return a copy of the server's counts since its start. Raises ClosedError if the server was never started."""
         return replace(self._agent.core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
@@ -155,6 +155,7 @@ class ServerEnd:
 
         Raises:
             ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
             ClosedError: The server has ended.
         """
         if self._has_ended:

@@ -184,7 +184,7 @@ class Destinations(Resource, Closing):
             The destination's id, for ``remove_destination``.
 
         Raises:
-            MainstemError: The same errors as for `Aeron.add_subscription`.
+            MainstemError: The errors that the class `Aeron` lists for its calls.
         """
         return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 

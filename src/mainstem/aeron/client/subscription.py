@@ -244,7 +244,7 @@ class Image(ImageBase):
 
         Args:
             reason: The reason, at most 1023 bytes.
-            timeout: Seconds to wait for the driver. The default and maximum is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Raises:
             RegistrationError: The driver refused the command.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.log_throttle import LogThrottle
@@ -685,7 +685,7 @@ class ArchiveConductor:
 
     def _describe(self, session: ControlSession, correlation_id: int, d: RecordingDescriptor) -> bytes:
         texts = ("stripped_channel", "original_channel", "source_identity")
-        values = asdict(d) | {name: _ascii(getattr(d, name)) for name in texts}
+        values = vars(d) | {name: _ascii(getattr(d, name)) for name in texts}
         values |= {"control_session_id": session.session_id, "correlation_id": correlation_id}
         return encode("RecordingDescriptor", **values)
 

@@ -221,15 +221,17 @@ class ControlSession:
         return int(step(self) or self.state is not before)
 
     def _init(self) -> bool:
+        what = "response publication"
         try:
             if self._adding is None:
                 self._adding = AddingPublication(self._aeron, self._channel, self._stream_id)
             if self._publication is None:
                 self._publication = self._adding.poll()
+            what = "counter"
             if self._counter is None:
                 self._counter = self._adding_counter.poll()
         except MainstemError as error:
-            self._abort(f"its response publication or its counter cannot be added: {error}")
+            self._abort(f"its {what} cannot be added: {error}")
             return True
         if self._publication is None or self._counter is None:
             return False

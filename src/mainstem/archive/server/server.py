@@ -75,7 +75,7 @@ class ArchiveServer:
             authenticator: Decides which clients may connect; by default all of them.
             authorizer: Decides about each request; by default all are allowed, including deletions.
             driver_invoker: Called while the archive starts, for a driver that runs in the caller's thread.
-            timeout: Seconds to wait for the driver. The default, and the maximum, is the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
             **overrides: Single fields of the settings, by name.
 
         Returns:
@@ -90,7 +90,7 @@ class ArchiveServer:
         Example:
             >>> server = ArchiveServer.launch("tides", max_concurrent_replays=100)
         """
-        settings = ArchiveSettings.load(**overrides) if settings is None else settings.replace(**overrides)
+        settings = (ArchiveSettings.load() if settings is None else settings).replace(**overrides)
         with ExitStack() as stack:
             context = ClientContext(use_invoker=True, driver_invoker=driver_invoker)
             aeron = stack.enter_context(

@@ -34,10 +34,11 @@ class ArchiveSettings(Settings):
     SECTION: ClassVar[str] = "archive"
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
-    id: int = integer(-1, "The archive's id; -1 for a new one of its driver's.", low=-(1 << 63), high=(1 << 63) - 1)
+    id: int = integer(-1, "The archive's id; -1 to get a new one from the driver.", low=-(1 << 63), high=(1 << 63) - 1)
     threading_mode: ThreadingMode = choice(
         ThreadingMode.SHARED,
-        "What runs the archive: SHARED for its own thread, INVOKER for the caller, at least every second.",
+        "What runs the archive: SHARED for its own thread, INVOKER if the caller calls invoke at least once a second. DEDICATED is "
+        "refused.",
     )
     control_channel: str = text(
         "aeron:udp?endpoint=localhost:8010",
