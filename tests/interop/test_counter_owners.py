@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 import mainstem
-from mainstem._core.system_counter import SYSTEM_TYPE_IDS
+from mainstem._core.system_counter import OWN_TYPE_ID, REFERENCE_TYPE_ID
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.counters import snapshot
 from mainstem.aeron.files import MappedFiles
@@ -37,7 +37,7 @@ def owners(directory: Path, port: int) -> dict[str, set[int]]:
         assert cnc is not None
         found: dict[str, set[int]] = {}
         for each in snapshot(cnc.counters()):
-            kind = "system" if each.type_id in SYSTEM_TYPE_IDS else each.label.split(":")[0]
+            kind = "system" if each.type_id in (REFERENCE_TYPE_ID, OWN_TYPE_ID) else each.label.split(":")[0]
             found.setdefault(kind, set()).add(each.owner_id)
         cnc.close()
         return found

@@ -131,7 +131,19 @@ class SystemCounter(IntEnum):
 REFERENCE_COUNTERS = 46
 REFERENCE_TYPE_ID = 0
 OWN_TYPE_ID = 1900  # the reference leaves types from 1000 on to applications
-SYSTEM_TYPE_IDS = frozenset({REFERENCE_TYPE_ID, OWN_TYPE_ID})
+
+
+def system_counter(counter_id: int, type_id: int, label: str) -> SystemCounter | None:
+    """Return which of these counters a driver's counter is, or None.
+
+    A newer reference driver has other counters from 46 on, and an application may use any type from 1000 on.
+    """
+    if not 0 <= counter_id < len(SystemCounter):
+        return None
+    known = SystemCounter(counter_id)
+    is_same = type_id == known.type_id and (type_id == REFERENCE_TYPE_ID or label.startswith(known.label))
+    return known if is_same else None
+
 
 # SYSTEM_BYTES_SENT and so on, as compiled code has them.
 globals().update({f"SYSTEM_{each.name}": int(each) for each in SystemCounter})

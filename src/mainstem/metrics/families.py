@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem._core.system_counter import SYSTEM_TYPE_IDS, SystemCounter
+from mainstem._core.system_counter import REFERENCE_TYPE_ID, system_counter
 from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType
 from mainstem.aeron.tools.snapshot import stream_key
 
@@ -78,8 +78,10 @@ def families(snapshot: Snapshot) -> list[Family]:
 
 
 def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
-    if counter.type_id in SYSTEM_TYPE_IDS:
-        name = _system_name(counter)
+    known = system_counter(counter.counter_id, counter.type_id, counter.label)
+    if known is not None or counter.type_id == REFERENCE_TYPE_ID:
+        # One of a newer reference driver is named after its label.
+        name = known.name.lower() if known is not None else _name(counter)
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)
     key = stream_key(counter)
     if key is not None and counter.type_id in STREAM_COUNTER_TYPES:
@@ -100,11 +102,8 @@ def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
     )
 
 
-def _system_name(counter: CounterSnapshot) -> str:
-    try:
-        return SystemCounter(counter.counter_id).name.lower()
-    except ValueError:
-        return re.sub(r"[^a-z0-9]+", "_", counter.label.lower()).strip("_") or str(counter.counter_id)
+def _name(counter: CounterSnapshot) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", counter.label.lower()).strip("_") or str(counter.counter_id)
 
 
 def _help(kind: CounterType) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.invoked_driver import CLIENT, only
 
-from mainstem._core.system_counter import SYSTEM_TYPE_IDS
+from mainstem._core.system_counter import OWN_TYPE_ID, REFERENCE_TYPE_ID
 from mainstem.aeron.command import responses
 from mainstem.aeron.counters import CounterType
 
@@ -32,7 +32,7 @@ CHANNEL = (
     CounterType.LOCAL_ADDRESS,
     CounterType.DESTINATIONS,
 )
-DRIVER = (*SYSTEM_TYPE_IDS, CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PER_IMAGE)
+DRIVER = (REFERENCE_TYPE_ID, OWN_TYPE_ID, CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PER_IMAGE)
 
 
 def test_streams_counters_belong_to_the_client_and_channels_to_none(driver: InvokedDriver) -> None:
