@@ -493,9 +493,12 @@ class Settings:
         for name in own:
             delattr(cls, name)
         if cls.__doc__:
-            text, example, rest = cls.__doc__.partition("\n    Example:\n")
-            fields = "".join(f"        {name}: {setting.meaning}\n" for name, setting in cls._declared.items())
-            cls.__doc__ = f"{text.rstrip()}\n\n    Attributes:\n{fields}{example}{rest}"
+            # Since Python 3.13, the compiler removes the indentation of docstrings.
+            first = re.search(r"\n( *)\S", cls.__doc__)
+            indent = first[1] if first else ""
+            text, example, rest = cls.__doc__.partition(f"\n{indent}Example:\n")
+            fields = "".join(f"{indent}    {name}: {setting.meaning}\n" for name, setting in cls._declared.items())
+            cls.__doc__ = f"{text.rstrip()}\n\n{indent}Attributes:\n{fields}{example}{rest}"
 
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - self._declared.keys():
