@@ -16,9 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from backend.core_stubs import NOT_COMPILED
+
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "mainstem" / "_core"
-UNCOMPILED = ("__init__", "layout", "plain")
 MACOS = ("aarch64-macos", "x86_64-macos")
 # The parts of this Python's pyconfig.h that Python's header files use and that also apply to macOS.
 SAME = (
@@ -67,7 +68,7 @@ def pyconfig_of_macos() -> str:
 
 def modules() -> list[Path]:
     """Return the sources to compile."""
-    return [path for path in sorted(CORE.rglob("*.py")) if path.stem not in UNCOMPILED]
+    return [path for path in sorted(CORE.rglob("*.py")) if path.stem not in NOT_COMPILED]
 
 
 def compile_module(source: Path, output: Path, target: str, include: Path, *options: str) -> str:

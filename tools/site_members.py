@@ -140,7 +140,7 @@ class Constructors(griffe.Extension):
 class BlockingMethods(griffe.Extension):
     """Shows ``send = waits(aio.Sender[Any].send)``, a blocking call of that coroutine, as an ordinary method.
 
-    So it does with ``replay = blocks(Calls[Subscription].replay)`` and its asyncio twin, which gets only the first line.
+    It does the same for ``replay = blocks(Calls[Subscription].replay)``; the asyncio twin gets only the first line.
     """
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:

@@ -23,6 +23,8 @@ import time
 import tomllib
 from pathlib import Path
 
+from backend.core_stubs import LAYOUTS, NOT_COMPILED
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Versioned files that the source archive omits.
@@ -43,7 +45,9 @@ IMPORTS = {
     "encryption": "mainstem.duologue, cryptography",
 }
 
-CHECK = """
+CHECK = (
+    f"NOT_COMPILED = {NOT_COMPILED}"
+    + """
 import importlib, importlib.metadata, pathlib, sys
 import mainstem
 home = pathlib.Path(mainstem.__file__).parent
@@ -51,13 +55,14 @@ if not home.is_relative_to(sys.prefix):
     sys.exit(f"mainstem is imported from {home}, not from {sys.prefix}")
 if importlib.metadata.version("mainstem") != mainstem.__version__:
     sys.exit("the version of the package is not that of its metadata")
-modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in ("__init__", "layout", "plain", "system_counter")]
+modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in NOT_COMPILED]
 for path in modules:
     name = ".".join(("mainstem", *path.relative_to(home).with_suffix("").parts))
     if not importlib.import_module(name).__file__.endswith(".so"):
         sys.exit(f"{name} is not compiled")
 print(f"{len(modules)} compiled modules of mainstem {mainstem.__version__}")
 """
+)
 
 STREAMS = """
 import socket
@@ -130,8 +135,8 @@ def compare(archive: Path) -> None:
         name for name in listing.split("\0") if name and not name.startswith(NOT_SHIPPED) and (ROOT / name).exists()
     }
     sources = [Path(name) for name in versioned if name.startswith("src/mainstem/_core/") and name.endswith(".py")]
-    compiled = [source for source in sources if source.stem not in ("__init__", "layout", "plain", "system_counter")]
-    layouts = [source for source in sources if source.stem in ("layout", "system_counter")]
+    compiled = [source for source in sources if source.stem not in NOT_COMPILED]
+    layouts = [source for source in sources if source.stem in {Path(name).stem for name in LAYOUTS}]
     versioned |= {str(source.with_suffix(".pxd")) for source in (*compiled, *layouts)}
     versioned |= {str(source.with_suffix(".pyi")) for source in compiled}
     with tarfile.open(archive) as members:

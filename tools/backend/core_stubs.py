@@ -1,9 +1,9 @@
 """Generate declarations for Cython and type checkers from each module of ``_core``.
 
 People write ``X.py``, with types, attributes and docstrings. ``X.pxd`` (the C declarations that other modules cimport) and
-``X.pyi`` (what Python sees) are generated from it; ``layout.py`` and
-``system_counter.py`` produce only a ``.pxd`` with their numbers. ``setup.py`` calls :func:`write`
-before it compiles. Git ignores the generated files; wheels and source archives contain them.
+``X.pyi`` (what Python sees) are generated from it; ``layout.py`` and ``system_counter.py`` produce only a ``.pxd`` with their
+numbers. ``setup.py`` calls :func:`write` before it compiles. Git ignores the generated files; wheels and source archives contain
+them.
 
 The kind of a function depends on its declaration:
 
