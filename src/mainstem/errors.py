@@ -150,10 +150,10 @@ class MissingExtraError(ConfigurationError, ImportError):
             error: The error that the import raised.
 
         Returns:
-            The error to raise instead, or None if no extra provides that module.
+            The error to raise instead, or None if no extra provides that module, or the module is installed.
         """
         module = (error.name or "").partition(".")[0]
-        extra = cls.EXTRAS.get(module)
+        extra = cls.EXTRAS.get(module) if isinstance(error, ModuleNotFoundError) else None
         return None if extra is None else cls(module, extra)
 
 

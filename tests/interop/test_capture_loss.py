@@ -139,9 +139,9 @@ def capture(
     return path
 
 
-def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], position: str) -> set[tuple[int, int]]:
-    """Return the frames within gaps at `position` of the path."""
-    ranges = [(gap["position"], gap["end_position"]) for gap in gaps if gap["place"] == position]
+def covered(frames: set[tuple[int, int]], gaps: list[dict[str, Any]], place: str) -> set[tuple[int, int]]:
+    """Return the frames within gaps at this place of the path."""
+    ranges = [(gap["position"], gap["end_position"]) for gap in gaps if gap["place"] == place]
     return {frame for frame in frames if any(low < frame[1] and frame[0] < high for low, high in ranges)}
 
 

@@ -246,9 +246,9 @@ def test_a_large_and_a_small_input_have_the_same_report(
     monkeypatch.setattr(program, "LOCAL_FRAMES", 0)
     found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
     told = json.loads((report.parent / "summary.json").read_text())
-    columns = ("tables", "report")
-    assert {k: v for k, v in json.loads(json.dumps(found)).items() if k not in columns} == {
-        k: v for k, v in told.items() if k not in columns
+    paths = ("tables", "report")
+    assert {k: v for k, v in json.loads(json.dumps(found)).items() if k not in paths} == {
+        k: v for k, v in told.items() if k not in paths
     }
     for directory in (report.parent / "tables").iterdir():
         one, other = (

@@ -62,5 +62,5 @@ def is_only_for_check(item: pytest.Item) -> bool:
     return in_another_loop and not _is_below(item.path, IN_EVERY_LOOP_AT_ONCE)
 
 
-def _is_below(path: Path, slots: tuple[str, ...]) -> bool:
-    return any(path.is_relative_to(TESTS / slot) for slot in slots)
+def _is_below(path: Path, directories: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(TESTS / each) for each in directories)

@@ -70,7 +70,7 @@ def _detach_nothing(index: int) -> Any:
     raise IndexError(f"there is no attachment {index}")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Pipe:
     """The state that the two handles of a channel share. The engine's half reports to it once the channel is networked."""
 

@@ -112,6 +112,13 @@ def _problem(text: str) -> dict[str, Any]:
     return {"protocol": "problem", "frame_type": "MALFORMED_FRAME", "text": text}
 
 
+@cache
+def _frame_type(tag: int) -> str:
+    from mainstem.aqueduct.frames import FRAME_TYPES
+
+    return _WORD.sub("_", FRAME_TYPES[tag].name).upper()
+
+
 def _frame(frame: Frame) -> dict[str, Any]:
     from mainstem.aqueduct import frames
     from mainstem.aqueduct.observe import describe_frame
@@ -119,7 +126,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
     tag, value = frame
     row: dict[str, Any] = {
         "protocol": "aqueduct",
-        "frame_type": _WORD.sub("_", frames.FRAME_TYPES[tag].name).upper(),
+        "frame_type": _frame_type(tag),
         "type": tag,
         "text": describe_frame(frame),
         "length": 0,

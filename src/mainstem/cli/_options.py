@@ -249,7 +249,9 @@ SinceOption = Annotated[
         "Start here: a time (2026-01-31T12:00:00, in UTC), an age (24h) or, in a recording, a position.",
     ),
 ]
-UntilOption = Annotated[str, option("--until", "WHEN", "End before this time, age or position.")]
+UntilOption = Annotated[
+    str, option("--until", "WHEN", "End before this time or age or, in a recording, this position.")
+]
 StoreOption = Annotated[
     list[str] | None,
     option("--store-option", "NAME=VALUE", "An option of the location's store, as in region=eu-west-1."),

@@ -47,7 +47,7 @@ def run(
         from mainstem.analysis.options import AnalyzeOptions
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
         from mainstem.capture.spooling import spooled
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "tables") from None
 
     with ExitStack() as stack:

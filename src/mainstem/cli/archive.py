@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -195,7 +195,11 @@ def serve(
             raise server.error
 
 
-LISTED = tuple(column for column in COLUMNS if column.name not in ("archive", "host", "messages"))
+LISTED = tuple(
+    replace(column, meaning="growing or ended.") if column.name == "state" else column
+    for column in COLUMNS
+    if column.name not in ("archive", "host", "messages")
+)
 
 
 @app.command("ls", columns=LISTED)

@@ -35,7 +35,7 @@ def run(
     try:
         from mainstem.demo.run import DemoOptions
         from mainstem.demo.run import run as run_demo
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "all") from None
     require_linux("the demo")  # check this before Spark starts
     require_directory(out, "--out")

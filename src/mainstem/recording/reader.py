@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections import OrderedDict
 from contextlib import suppress
@@ -43,13 +44,16 @@ class OpenFiles:
 
     def __init__(self, most: int = MAX_OPEN_READERS) -> None:
         self._most = most
-        self._readers: OrderedDict[int, Releasable] = OrderedDict()
+        # Weak, so that a reader that nobody refers to closes its files at once.
+        self._readers: OrderedDict[int, weakref.ref[Releasable]] = OrderedDict()
 
     def opened(self, reader: Releasable) -> None:
-        self._readers[id(reader)] = reader
+        self._readers[id(reader)] = weakref.ref(reader)
         self._readers.move_to_end(id(reader))
         if len(self._readers) > self._most:
-            self._readers.popitem(last=False)[1].release()
+            oldest = self._readers.popitem(last=False)[1]()
+            if oldest is not None:
+                oldest.release()
 
     def closed(self, reader: Releasable) -> None:
         self._readers.pop(id(reader), None)
@@ -206,7 +210,8 @@ class RecordingReader:
     def boundary_after(self, position: int, end: int) -> int:
         """Return where reading up to ``end`` can continue after a problem at ``position``.
 
-        This is the next available index entry or segment, because messages do not cross terms, or ``end``.
+        This is the next available index entry or segment, or ``end``. A segment begins between two messages, because messages do
+        not cross terms.
         """
         lengths = self.archive.segments(self.descriptor)
         boundaries = [base for base in lengths if position < base < end]

@@ -115,7 +115,7 @@ class TieredArchive:
 
     def _latest(self, tier: Archive, read: Callable[[], T], *key: object) -> tuple[T, bool]:
         """Return what ``read`` returns, or has last returned if the tier is unreachable, and whether the tier was reachable."""
-        key = (tier is self.tail, *key)
+        key = ("tail" if tier is self.tail else "shipped", *key)
         try:
             found = self._seen[key] = read()
         except StoreError as error:
@@ -149,7 +149,7 @@ class TieredArchive:
 
     def shipped_end_now(self, descriptor: RecordingDescriptor) -> int:
         """Like ``shipped_end``, but read again. Raises StoreError if the shipped part is unreachable."""
-        in_store = self._seen[False, "recordings"] = self.shipped.recordings()
+        in_store = self._seen["shipped", "recordings"] = self.shipped.recordings()
         shipped = next((each for each in in_store if each.recording_id == descriptor.recording_id), None)
         if shipped is None or shipped.identity != descriptor.identity:
             return NULL
@@ -179,8 +179,8 @@ class TieredArchive:
             if self.shipped_end(descriptor) != NULL:
                 shipped, _ = self._latest(self.shipped, lambda: self.shipped.segments(descriptor), "segments", key)
             # The shipped part determines where the recording begins, so only the tail's segments can be unknown.
-            if (True, "recordings") in self._seen:
-                self._seen.setdefault((True, "segments", key), {})
+            if ("tail", "recordings") in self._seen:
+                self._seen.setdefault(("tail", "segments", key), {})
             tail, _ = self._latest(self.tail, lambda: self.tail.segments(descriptor), "segments", key)
             return _Union(shipped, tail)
 

@@ -192,9 +192,8 @@ class WireChecker:
     ``overflows`` returns the number of NAKs that the driver at an address has refused.
     """
 
-    is_strict = (
-        True  # whether a single ignored NAK is a violation; otherwise, only the share of ignored NAKs is checked
-    )
+    # Whether a single ignored NAK is a violation; otherwise, only the share of ignored NAKs is checked.
+    is_strict = True
 
     def __init__(self, overflows: Callable[[str], int]) -> None:
         self.window_length: int | None = INITIAL_WINDOW_LENGTH  # of receivers; None if congestion control adjusts it

@@ -110,8 +110,8 @@ def test_no_frame_of_an_earlier_term_is_left_where_a_subscriber_or_a_gap_scan_ma
             length = pair.in_log.get_i32(at)
             if length:
                 term_id = INITIAL_TERM_ID + start // term_length
-                offset_in_message = struct.pack("<i", start % term_length), struct.pack("<i", term_id)
-                assert (pair.in_log.get_bytes(at + 8, 4), pair.in_log.get_bytes(at + 20, 4)) == offset_in_message
+                header = struct.pack("<i", start % term_length), struct.pack("<i", term_id)
+                assert (pair.in_log.get_bytes(at + 8, 4), pair.in_log.get_bytes(at + 20, 4)) == header
             start += (length + 31) & ~31 or 32
 
     end = 7 * term_length
@@ -941,9 +941,9 @@ def spoilt(noise: random.Random, good: list[bytes]) -> bytes:
     return bytes(datagram)
 
 
-@pytest.mark.parametrize(("offset", "offset_in_message"), [(0, 32), (8, 40), (-8, 24)])
+@pytest.mark.parametrize(("offset", "offset_in_frame"), [(0, 32), (8, 40), (-8, 24)])
 def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(
-    core: Modules, offset: int, offset_in_message: int
+    core: Modules, offset: int, offset_in_frame: int
 ) -> None:
     pair = Pair(core)
     pair.connect()
@@ -954,7 +954,7 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(
         pair.writer.append(payload)
     pair.sender.run_cycle(pair.now_ns)
     ((_, datagram),) = pair.sender_transport.sent
-    stamps = [struct.unpack_from("<q", datagram, at + offset_in_message)[0] for at in (0, 128)]
+    stamps = [struct.unpack_from("<q", datagram, at + offset_in_frame)[0] for at in (0, 128)]
     assert stamps == [1_000_001, 1_000_001]
     assert datagram[64 + 32 : 64 + 37] == b"short"
     pair.receive_endpoint.media_timestamp_offset = offset
@@ -962,7 +962,7 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(
     pair.receive_path.attach(pair.receive_endpoint, pair.receiver.events)
     pair.deliver()
     pair.receiver.run_cycle(pair.now_ns)
-    assert [pair.in_log.get_i64(at + offset_in_message) for at in (0, 128)] == [2_000_001, 2_000_001]
+    assert [pair.in_log.get_i64(at + offset_in_frame) for at in (0, 128)] == [2_000_001, 2_000_001]
 
 
 def test_a_timestamp_is_written_behind_padding_too(core: Modules) -> None:

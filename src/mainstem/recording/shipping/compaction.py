@@ -114,10 +114,10 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
         for chunk in chunks:
-            name, sum_of_chunk = f"{archive_id}/{chunk.name}", 0
+            name, sum_of_chunk, end = f"{archive_id}/{chunk.name}", 0, 0
             try:
                 for start, data in stored_ranges(store, name, chunk.nbytes):
-                    sum_of_chunk = crc32(data, sum_of_chunk)
+                    sum_of_chunk, end = crc32(data, sum_of_chunk), start + len(data)
                     of_frames = data[: max(chunk.length - start, 0)]
                     index += data[len(of_frames) :]
                     checksum = crc32(of_frames, checksum)
@@ -125,6 +125,8 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
                     file.write(of_frames)
             except FileNotFoundError:
                 raise RecordingError(f"{store.url}: {name} is missing") from None
+            if end < chunk.nbytes:
+                raise RecordingError(f"{store.url}: {name} has {end} bytes, not {chunk.nbytes}")
             if sum_of_chunk != chunk.crc32:
                 raise RecordingError(f"{store.url}: {name} is corrupt: its checksum differs")
         sums.add(index)
@@ -152,7 +154,10 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
 def _replace(
     chain: ManifestLog, batch: Sequence[tuple[int, list[Chunk], Chunk]], after_ns: int, now_ns: int
 ) -> Compacted:
-    """Commit the merged chunks, and return what was replaced. Chunks of segments that another process has changed are deleted."""
+    """Commit the merged chunks, and return what was replaced.
+
+    A merged chunk whose segment another process has changed is not used, and is deleted.
+    """
     pages = chain.pages
     unused: list[str] = []
     done = Compacted()

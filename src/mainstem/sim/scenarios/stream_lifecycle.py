@@ -170,6 +170,7 @@ def ipc(world: World) -> str:
         world,
         lambda: all(each.is_connected for each in subscriptions),
         "every reader to get its image back",
+        REMOVAL_NS,
     )
     deliver(world, publication, everybody)
     return end(world, publication, subscriptions)

@@ -180,12 +180,12 @@ class DeltaTable(Table):
         import deltalake
         import pyarrow as pa
 
-        directory = open_store(self.name, self._store_options).local_path()
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-        schema = deltalake.Schema.from_json(columns.json())
-        stored = [item for item in pa.schema(schema.to_arrow()) if item.name not in self._partition_by]
         with self._changes():
+            directory = open_store(self.name, self._store_options).local_path()
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+            schema = deltalake.Schema.from_json(columns.json())
+            stored = [item for item in pa.schema(schema.to_arrow()) if item.name not in self._partition_by]
             deltalake.DeltaTable.create(
                 self._url,
                 schema,

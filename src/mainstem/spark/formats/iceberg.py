@@ -460,7 +460,7 @@ def open_catalog(
     """Open a catalog of pyiceberg's configuration, one that ``options`` define, or a file in the warehouse.
 
     ``options`` override the configuration, and ``store`` has the options of the warehouse's store. Raises ConfigurationError if
-    neither names a catalog and the warehouse is not a directory.
+    there is neither ``name`` nor ``options``, and the warehouse is not a directory.
     """
     with needs_extras():
         from pyiceberg.catalog import load_catalog

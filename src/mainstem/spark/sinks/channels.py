@@ -183,7 +183,8 @@ class MuxChannel:
         from mainstem import bymux, jmux
 
         self._timeout = options.timeout
-        if options.protocol == "bymux":
+        self._is_jmux = options.protocol != "bymux"
+        if not self._is_jmux:
             self._connection: Any = bymux.connect(*options.address)
             self._open: Any = self._connection.open_stream
         else:
@@ -195,8 +196,11 @@ class MuxChannel:
         with self._open(timeout=self._timeout) as stream:
             count = _write(partial(stream.write, timeout=self._timeout), epoch, partition, messages)
             stream.finish()
-            while stream.read(timeout=self._timeout):
-                pass
+            if self._is_jmux:
+                stream.read(-1, timeout=self._timeout)  # the timeout and the read limit are for the whole response
+            else:
+                while stream.read(timeout=self._timeout):
+                    pass
         return count
 
     def close(self) -> None:

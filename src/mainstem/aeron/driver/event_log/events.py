@@ -120,7 +120,7 @@ class Event(Enum):
     )
     FLOW_CONTROL_RECEIVER_REMOVED = (
         49,
-        "it no longer waits for a receiver",
+        "min or tagged flow control no longer waits for a receiver",
         "receiverCount={count} receiverId={receiver_id} " + _STREAM + " channel={channel}",
     )
     NAME_RESOLUTION_RESOLVE = (
