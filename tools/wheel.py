@@ -45,9 +45,7 @@ IMPORTS = {
     "encryption": "mainstem.duologue, cryptography",
 }
 
-CHECK = (
-    f"NOT_COMPILED = {NOT_COMPILED}"
-    + """
+CHECK = """
 import importlib, importlib.metadata, pathlib, sys
 import mainstem
 home = pathlib.Path(mainstem.__file__).parent
@@ -55,14 +53,13 @@ if not home.is_relative_to(sys.prefix):
     sys.exit(f"mainstem is imported from {home}, not from {sys.prefix}")
 if importlib.metadata.version("mainstem") != mainstem.__version__:
     sys.exit("the version of the package is not that of its metadata")
-modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in NOT_COMPILED]
+modules = [path for path in (home / "_core").rglob("*.py") if path.stem not in sys.argv]
 for path in modules:
     name = ".".join(("mainstem", *path.relative_to(home).with_suffix("").parts))
     if not importlib.import_module(name).__file__.endswith(".so"):
         sys.exit(f"{name} is not compiled")
 print(f"{len(modules)} compiled modules of mainstem {mainstem.__version__}")
 """
-)
 
 STREAMS = """
 import socket
@@ -191,7 +188,7 @@ def check_command(python: Path, wheel: Path) -> None:
 
 def check_installed(python: Path, cwd: Path) -> None:
     """Check that the installation in that Python is compiled, transports messages and passes its tests."""
-    run(python, "-I", "-c", CHECK, cwd=cwd)
+    run(python, "-I", "-c", CHECK, *NOT_COMPILED, cwd=cwd)
     run(python, "-I", "-c", STREAMS, cwd=cwd)
 
 
