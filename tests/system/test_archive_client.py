@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -511,6 +512,23 @@ def test_a_complete_replay_ends_even_if_its_archive_dies(aeron: mainstem.Aeron, 
                 with pytest.raises(ConnectionLost, match=r"; replay again from position=256$") as caught:
                     next(messages)
                 assert caught.value.position == replay.end
+
+
+def test_a_replay_keeps_its_client_open(aeron: mainstem.Aeron) -> None:
+    with ScriptedArchive(aeron.directory, ReplayRequest=Replay.accept) as served:
+        client = archive.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron)
+        subscription = client.replay(1, "aeron:ipc", 1002)
+        kept = weakref.ref(client)
+        del client
+        gc.collect()
+        assert kept() is not None
+        replay = Replay(aeron, 3)
+        messages = subscription.messages(timeout=30.0)
+        assert [next(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+        replay.publication.close()
+        del messages
+        kept().close()
+        subscription.close()
 
 
 def test_a_replay_that_is_stopped_ends_while_its_archive_lives(aeron: mainstem.Aeron) -> None:

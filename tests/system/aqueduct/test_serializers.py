@@ -142,3 +142,9 @@ async def test_connecting_times_out_while_the_server_has_not_chosen_a_serializer
                 serializers=[MsgspecSerializer(), CborSerializer()],
                 timeout=0.3,
             )
+
+
+@pytest.mark.parametrize("serializer", [MsgspecSerializer, CborSerializer])
+def test_a_value_that_cannot_be_encoded_is_a_type_error(serializer: Any) -> None:
+    with pytest.raises(TypeError, match="a value of type object cannot be encoded"):
+        serializer().encode({"x": object()}, lambda handle: 0)

@@ -765,6 +765,12 @@ def test_two_archives_of_one_driver_have_different_ids(archive: RunningArchive, 
         )
 
 
+@pytest.mark.parametrize("name", ["environ", "toml", "options", "control_chanel"])
+def test_launch_takes_no_keyword_that_is_not_a_setting(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{name}'"):
+        ArchiveServer.launch(tmp_path, **{name: {}})
+
+
 def test_an_error_for_dedicated_threads_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"threading_mode='DEDICATED'.*use SHARED"):
         ArchiveServer.launch(tmp_path, threading_mode="DEDICATED")

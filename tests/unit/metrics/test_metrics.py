@@ -8,9 +8,11 @@ import pytest
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
 from mainstem import cli
+from mainstem._core.system_counter import OWN_TYPE_ID
 from mainstem.aeron import counters as names
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.metrics.families import families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +80,12 @@ def test_opentelemetry_observes_the_same_values(driver: DriverFiles) -> None:
     }
     assert sorted(found["mainstem_stream_pub_pos"]) == [("3", 4096), ("4", 9216), ("6", 32)]
     provider.shutdown()
+
+
+def test_an_applications_counter_of_any_type_is_not_a_system_counter(driver: DriverFiles) -> None:
+    for label in ("orders", "orders"):
+        driver.counters.allocate(OWN_TYPE_ID, b"", label, now_ms=0, registration_id=7, owner_id=9, value=5)
+    with DirectoryReader(driver.directory) as reader:
+        metrics = families(reader.snapshot(epoch_ms=1, now_ns=1))
+    (others,) = [each for each in metrics if each.name == "mainstem_counter"]
+    assert [sample.value for sample in others.samples if sample.labels["label"] == "orders"] == [5, 5]

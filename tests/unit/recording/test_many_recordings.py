@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 from tests.support.many_recordings import make_recordings
 from tests.support.streams import Stream, record
 
-from mainstem.recording import Recorder, archive, messages, open_recordings
+from mainstem.recording import Recorder, archive, messages, open_recording, open_recordings
 from mainstem.recording import recordings as opening
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import OpenFiles, RecordingReader
@@ -52,6 +53,16 @@ def test_opening_a_location_opens_no_file_of_a_recording(location: Path) -> None
     with open_recordings(location) as recordings:
         assert len(recordings) == MANY
         assert descriptors() == before
+
+
+def test_a_reader_that_nobody_keeps_closes_its_files_at_once(location: Path) -> None:
+    before = descriptors()
+    gc.disable()
+    try:
+        assert open_recording(location, 0).end_position() > 0
+        assert descriptors() == before
+    finally:
+        gc.enable()
 
 
 def test_readers_that_a_program_keeps_share_the_bound(location: Path) -> None:

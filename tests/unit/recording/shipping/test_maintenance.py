@@ -220,6 +220,17 @@ def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_p
     assert shipped(store) == station.sent
 
 
+@pytest.mark.parametrize(("damage", "problem"), [(-1, "has [0-9]+ bytes, not [0-9]+"), (0, "its checksum differs")])
+def test_compaction_merges_no_damaged_object(tmp_path: Path, damage: int, problem: str) -> None:
+    clock, store, _, ship = hourly(tmp_path)
+    name = next(name for name in sorted(store.files) if name.endswith(".seg"))
+    store.files[name] = store.files[name][:damage] if damage else bytes(100) + store.files[name][100:]
+    before = dict(store.files)
+    with pytest.raises(RecordingError, match=problem):
+        compact(store, ship.identity.id, clock.epoch_ns)
+    assert store.files == before
+
+
 def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_compaction_dropped(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path)
     archive = ShippedArchive(store, ship.identity.id)

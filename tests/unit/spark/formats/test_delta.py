@@ -346,3 +346,9 @@ def test_unsupported_delta_types_and_missing_tables_are_named(tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises((StoreError, OSError)):
         DeltaTable(str(tmp_path / "file")).prepare(SIMPLE, evolve=False)
+
+
+def test_a_directory_that_cannot_be_created_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError):
+        DeltaTable(str(tmp_path / "file" / "table")).prepare(SIMPLE, evolve=False)

@@ -20,6 +20,27 @@ def test_every_command_and_response_is_an_event_with_a_line_of_its_fields() -> N
             assert {each.partition("=")[0] for each in event.line.split()} <= fields
 
 
+def test_records_have_the_references_names() -> None:
+    assert Event.CMD_IN_ADD_PUBLICATION.record is commands.AddPublication
+    assert Event.CMD_IN_REMOVE_DESTINATION_BY_ID.record is commands.RemoveDestinationById
+    assert Event.CMD_IN_KEEPALIVE_CLIENT.record is commands.ClientKeepalive
+    assert Event.CMD_IN_ADD_RCV_DESTINATION.record is commands.AddReceiveDestination
+    assert Event.CMD_OUT_AVAILABLE_IMAGE.record is responses.OnAvailableImage
+    assert Event.CMD_OUT_ON_UNAVAILABLE_IMAGE.record is responses.OnUnavailableImage
+
+
+def test_events_have_the_references_numbers() -> None:
+    numbers = {event.name: event.number for event in Event}
+    assert (numbers["FRAME_IN"], numbers["CMD_IN_ADD_PUBLICATION"], numbers["CMD_IN_ADD_RCV_DESTINATION"]) == (1, 3, 41)
+    assert {name for name, number in numbers.items() if number is None} == {
+        "CMD_IN_ADD_STATIC_COUNTER",
+        "CMD_IN_GET_NEXT_AVAILABLE_SESSION_ID",
+        "CMD_OUT_STATIC_COUNTER",
+        "CMD_OUT_PUBLICATION_ERROR",
+        "CMD_OUT_NEXT_AVAILABLE_SESSION_ID",
+    }
+
+
 def test_every_event_is_chosen_by_name_and_number() -> None:
     for event in Event:
         assert chosen_events(event.name, setting="X") == chosen_events(event.name.lower(), setting="X") == {event}
