@@ -59,7 +59,10 @@ def test_a_reader_that_nobody_keeps_closes_its_files_at_once(location: Path) -> 
     before = descriptors()
     gc.disable()
     try:
-        assert open_recording(location, 0).end_position() > 0
+        reader = open_recording(location, 0)
+        assert reader.walk(0, reader.end_position()).messages == 10
+        assert descriptors() > before
+        del reader
         assert descriptors() == before
     finally:
         gc.enable()
