@@ -56,7 +56,8 @@ class Publication:
     """A publication's stages. A stage is None if the driver has no counter for it.
 
     ``subscribers`` are those that read the publication's log directly: spies, or all subscribers for IPC. ``purpose`` says what an
-    archive publishes there, such as a replay. It is empty for publications that do not belong to an archive.
+    archive publishes there, such as a replay. It is empty for publications that do not belong to an archive. ``log`` is its log
+    buffer's metadata; None if it was not requested or cannot be read.
     """
 
     key: StreamKey
