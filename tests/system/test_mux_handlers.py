@@ -15,6 +15,21 @@ from mainstem.jmux import aio as jmux
 pytestmark = pytest.mark.system
 
 
+class Stubborn:
+    """A handler that ignores its cancellation until it is released."""
+
+    def __init__(self) -> None:
+        self.started, self.release = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, stream: Any) -> None:
+        self.started.set()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                continue
+
+
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
     started, cleaning, go_on, cleaned = (asyncio.Event() for _ in range(4))
@@ -46,49 +61,31 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_shutdown_does_not_wait_for_handlers_of_connections_that_have_ended(protocol: Any) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def stubborn(stream: Any) -> None:
-        started.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-
-    listener = await protocol.serve(stubborn, "127.0.0.1", 0, close_timeout=0.1)
+    handler = Stubborn()
+    listener = await protocol.serve(handler, "127.0.0.1", 0, close_timeout=0.1)
     client = await protocol.connect("127.0.0.1", listener.port)
     stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
     stream.write(b"x")
-    await soon(started.wait())
+    await soon(handler.started.wait())
     client.abort()
     await until(lambda: all(connection.over for connection in listener._connections))
     await soon(listener.shutdown())
-    assert not release.is_set()
-    release.set()
+    assert not handler.release.is_set()
+    handler.release.set()
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_close_does_not_wait_forever(protocol: Any, caplog: pytest.LogCaptureFixture) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def stubborn(stream: Any) -> None:
-        started.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-
-    listener = await protocol.serve(stubborn, "127.0.0.1", 0)
+    handler = Stubborn()
+    listener = await protocol.serve(handler, "127.0.0.1", 0)
     client = await protocol.connect("127.0.0.1", listener.port)
     stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
     stream.write(b"x")
-    await soon(started.wait())
+    await soon(handler.started.wait())
     with caplog.at_level(logging.WARNING):
         await soon(listener.close(timeout=0.1))
     assert "did not end" in caplog.text
-    release.set()
+    handler.release.set()
     await client.close()
 
 

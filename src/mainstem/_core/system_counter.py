@@ -15,8 +15,8 @@ from enum import IntEnum
 from typing import Self
 
 
-class SystemCounter(IntEnum):
-    """An id, the start of the counter's label and what it counts."""
+class DescribedId(IntEnum):
+    """An id with the start of its labels (empty if they vary) and its meaning."""
 
     label: str
     meaning: str
@@ -27,6 +27,10 @@ class SystemCounter(IntEnum):
         member.label = label
         member.meaning = meaning
         return member
+
+
+class SystemCounter(DescribedId):
+    """An id, the start of the counter's label and what it counts."""
 
     @property
     def type_id(self) -> int:

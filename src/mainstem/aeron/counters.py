@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
+from mainstem._core.system_counter import DescribedId
 from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
@@ -23,20 +24,6 @@ _STREAM_KEY = struct.Struct("<qiii")
 _I32 = struct.Struct("<i")
 _I32_I32 = struct.Struct("<ii")
 _I64 = struct.Struct("<q")
-
-
-class DescribedId(IntEnum):
-    """An id with the prefix of its labels (empty if they vary) and its meaning."""
-
-    label: str
-    meaning: str
-
-    def __new__(cls, value: int, label: str = "", meaning: str = "") -> Self:
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.label = label
-        member.meaning = meaning
-        return member
 
 
 class CounterType(DescribedId):

@@ -59,7 +59,6 @@ STALL_TIMEOUT_S = 3600.0
 CHUNK = 64 * 1024
 PING_INTERVAL_S = 5.0
 PING_TIMEOUT_S = 10.0
-_ID = struct.Struct(">Q")
 
 
 @dataclass(frozen=True)

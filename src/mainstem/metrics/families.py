@@ -80,8 +80,7 @@ def families(snapshot: Snapshot) -> list[Family]:
 def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
     known = system_counter(counter.counter_id, counter.type_id, counter.label)
     if known is not None or counter.type_id == REFERENCE_TYPE_ID:
-        # One of a newer reference driver is named after its label.
-        name = known.name.lower() if known is not None else _name(counter)
+        name = _name_of_label(counter) if known is None else known.name.lower()
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)
     key = stream_key(counter)
     if key is not None and counter.type_id in STREAM_COUNTER_TYPES:
@@ -102,7 +101,8 @@ def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
     )
 
 
-def _name(counter: CounterSnapshot) -> str:
+def _name_of_label(counter: CounterSnapshot) -> str:
+    """Return a metric's name for a system counter that only a newer reference driver has."""
     return re.sub(r"[^a-z0-9]+", "_", counter.label.lower()).strip("_") or str(counter.counter_id)
 
 

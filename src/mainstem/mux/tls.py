@@ -77,7 +77,7 @@ def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettin
     """Return a client's context: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None means no TLS."""
     if settings.client_ca is not None:
         raise ConfigurationError("client_ca is a server's; a client trusts ca")
-    # An empty name is an error, not a request for plaintext.
+    # Only None means that there is no file: an empty ca must not turn TLS off.
     named = settings.certificate if settings.ca is None else settings.ca
     if not _names_files(settings, named, ssl):
         return ssl

@@ -85,8 +85,8 @@ class Requester(RequesterBase, Closing):
     """The requesting side of request-response messaging. Any number of threads can call ``request``.
 
     Requests go over a publication, and responses arrive over a response channel. The reserved value of each frame carries the
-    correlation id, so the whole payload belongs to the application. Creating one raises the errors
-    that the class `Aeron` lists for its calls.
+    correlation id, so the whole payload belongs to the application. Creating one raises the errors that the class `Aeron` lists for
+    its calls.
 
     Args:
         aeron: The client.

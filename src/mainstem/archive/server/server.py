@@ -90,7 +90,7 @@ class ArchiveServer:
         Example:
             >>> server = ArchiveServer.launch("tides", max_concurrent_replays=100)
         """
-        settings = (ArchiveSettings.load() if settings is None else settings).replace(**overrides)
+        settings = (settings or ArchiveSettings.load()).replace(**overrides)
         with ExitStack() as stack:
             context = ClientContext(use_invoker=True, driver_invoker=driver_invoker)
             aeron = stack.enter_context(

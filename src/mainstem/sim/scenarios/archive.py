@@ -57,8 +57,6 @@ TIMEOUTS: dict[str, Any] = {
 }
 TIMEOUT_NS = 600 * NS_PER_SECOND
 
-Life = "Generator[None, None, None]"
-
 
 class ArchiveProgram:
     """An archive process with its own client. It can be killed and restarted."""

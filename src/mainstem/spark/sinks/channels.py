@@ -183,13 +183,13 @@ class MuxChannel:
         from mainstem import bymux, jmux
 
         self._timeout = options.timeout
-        self._is_jmux = options.protocol != "bymux"
-        if not self._is_jmux:
-            self._connection: Any = bymux.connect(*options.address)
-            self._open: Any = self._connection.open_stream
+        self._is_jmux = options.protocol == "jmux"
+        if self._is_jmux:
+            self._connection: Any = jmux.connect(*options.address)
+            self._open: Any = self._connection.open_session
         else:
-            self._connection = jmux.connect(*options.address)
-            self._open = self._connection.open_session
+            self._connection = bymux.connect(*options.address)
+            self._open = self._connection.open_stream
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
         """Send messages. Raises ConnectionLost or Aborted if the stream ends before the peer has received them, and Timeout."""
