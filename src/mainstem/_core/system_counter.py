@@ -137,7 +137,7 @@ REFERENCE_TYPE_ID = 0
 OWN_TYPE_ID = 1900  # the reference leaves types from 1000 on to applications
 
 
-def system_counter(counter_id: int, type_id: int, label: str) -> SystemCounter | None:
+def find_system_counter(counter_id: int, type_id: int, label: str) -> SystemCounter | None:
     """Return which of these counters a driver's counter is, or None.
 
     A newer reference driver has other counters from 46 on, and an application may use any type from 1000 on.

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem._core.system_counter import REFERENCE_TYPE_ID, system_counter
+from mainstem._core.system_counter import REFERENCE_TYPE_ID, find_system_counter
 from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType
 from mainstem.aeron.tools.snapshot import stream_key
 
@@ -78,7 +78,7 @@ def families(snapshot: Snapshot) -> list[Family]:
 
 
 def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
-    known = system_counter(counter.counter_id, counter.type_id, counter.label)
+    known = find_system_counter(counter.counter_id, counter.type_id, counter.label)
     if known is not None or counter.type_id == REFERENCE_TYPE_ID:
         name = _name_of_label(counter) if known is None else known.name.lower()
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)

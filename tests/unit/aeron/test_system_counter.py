@@ -20,7 +20,7 @@ def test_every_counter_is_a_constant_of_compiled_code() -> None:
 
 def test_a_counter_is_known_by_its_type_and_label_too() -> None:
     own = SystemCounter.ENDPOINT_FILTER_REFUSALS
-    find = system_counter.system_counter
+    find = system_counter.find_system_counter
     assert find(15, 0, "Errors: version=1.51.0") is SystemCounter.ERRORS
     assert find(own, OWN_TYPE_ID, own.label) is own
     # A newer reference driver's own, and two of an application.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._core.system_counter import REFERENCE_TYPE_ID, system_counter
+from mainstem._core.system_counter import REFERENCE_TYPE_ID, find_system_counter
 from mainstem.aeron.counters import ArchiveCounterType, CounterType
 from mainstem.aeron.tools.archives import archive_id
 from mainstem.aeron.tools.snapshot import stream_key
@@ -23,7 +23,7 @@ _OF_ARCHIVES = {int(each): each.label for each in ArchiveCounterType}
 
 def type_name(counter: CounterSnapshot) -> str:
     """Return the name of a counter's type, such as ``system`` or ``snd-pos``, or its number."""
-    if counter.type_id == REFERENCE_TYPE_ID or system_counter(counter.counter_id, counter.type_id, counter.label):
+    if counter.type_id == REFERENCE_TYPE_ID or find_system_counter(counter.counter_id, counter.type_id, counter.label):
         return "system"
     if counter.type_id in _OF_ARCHIVES:
         return _OF_ARCHIVES[counter.type_id]

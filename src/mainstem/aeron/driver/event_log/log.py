@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.printable import printable
 from mainstem.aeron.driver.event_log.events import FRAMES, Event
 from mainstem.aeron.driver.event_log.frame_text import frame_text
 from mainstem.aeron.driver.event_log.record_text import record_text
@@ -49,7 +50,7 @@ class EventLog:
     def note(self, event: Event, now_ns: int, **fields: Any) -> None:
         """Log an event, with the fields of its line."""
         if event in self._events:
-            detail = event.line.format(**fields)
+            detail = printable(event.line.format(**fields))
             shown = detail[:MAX_DETAIL]
             self._write(event, len(shown), len(detail), shown, now_ns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import struct
@@ -384,3 +385,14 @@ def test_refusals_and_rejections_are_logged(logged: Logged) -> None:
 def _send(logged: Logged, peer: Peer, frame: bytes) -> list[responses.Response]:
     logged.driver.network.send(peer, ENDPOINT, frame)
     return logged.driver.cycle()
+
+
+def test_a_text_cannot_add_lines_to_the_log() -> None:
+    file = io.BytesIO()
+    log = EventLog({Event.GENERIC_MESSAGE}, file)
+    log.note(Event.GENERIC_MESSAGE, 1, text="refused aeron:udp?alias=a\n[0.000000002] DRIVER: NAK_SENT [1/1]: forged")
+    (line,) = file.getvalue().decode().splitlines()
+    match = LINE.fullmatch(line)
+    assert match is not None
+    assert match[3] == "GENERIC_MESSAGE"
+    assert r"alias=a\n[0.000000002]" in match[6]
