@@ -197,8 +197,8 @@ def test_a_server_that_ended_between_two_requests(api: Any) -> None:
             f"the request was not sent{times}: {cannot}",
             Delivery.NONE,
         )
-    assert failure_of(lambda: client.request(b"x", timeout=0.01), Timeout) == (
-        f"no response within 0.01 s from 127.0.0.1:{port}: it was not sent, and the attempt before failed: {cannot}",
+    assert failure_of(lambda: client.request(b"x", timeout=0.5, attempts=1000), Timeout) == (
+        f"no response within 0.5 s from 127.0.0.1:{port}: it was not sent, and the attempt before failed: {cannot}",
         Delivery.NONE,
     )
     assert failure_of(client.open_session, ConnectionLost) == (cannot, Delivery.NONE)
