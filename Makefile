@@ -28,7 +28,7 @@ UNCOMPILED_SECONDS ?= 900
   audit wheel docs clean
 help:
 	@echo "to see it work"
-	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
+	@echo "  make demo            publish, lose, repair, record and analyze 336,776 real flights (out/demo/report.html)"
 	@echo "  make test            set everything up and pass the tests: some minutes"
 	@echo "while you work"
 	@echo "  make build           set up .venv and compile what changed"
@@ -107,7 +107,7 @@ lint: build
 	@echo "== types of the examples: pyright, strict"
 	@if $(BIN)/pyright --version >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(BIN)/python; \
 	else echo "pyright could not be fetched here: the examples' types are checked by mypy alone"; fi
-	@echo "== imports point downwards: import-linter"
+	@echo "== imports point downward: import-linter"
 	$(BIN)/lint-imports
 	@echo "== spelling: codespell"
 	$(BIN)/codespell

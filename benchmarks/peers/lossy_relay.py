@@ -29,7 +29,7 @@ HEADER = struct.Struct("<iBBHiiii")
 
 
 class Branch:
-    """One direction towards a receiver: its destination, and its losses."""
+    """One direction toward a receiver: its destination, and its losses."""
 
     def __init__(self, to: tuple[str, int], *, seed: int, number: int, loss: float) -> None:
         self.to = to

@@ -56,7 +56,7 @@ class DriverProcess:
 
 @pytest.fixture
 def aeron_directory() -> Iterator[Callable[[], Path]]:
-    """Create fresh Aeron directories in shared memory, and remove them afterwards."""
+    """Create fresh Aeron directories in shared memory, and remove them afterward."""
     made: list[Path] = []
 
     def make() -> Path:

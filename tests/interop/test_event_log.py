@@ -156,18 +156,18 @@ def played(kind: str, start_driver: DriverFactory, path: Path, port: int, names_
         AERON_DRIVER_RESOLVER_NAME="alpha",
         AERON_DRIVER_RESOLVER_INTERFACE=resolver,
     )
-    neighbour = start_driver(
+    neighbor = start_driver(
         "mainstem",
         AERON_NAME_RESOLVER_SUPPLIER="driver",
         AERON_DRIVER_RESOLVER_NAME="beta",
         AERON_DRIVER_RESOLVER_INTERFACE=f"127.0.0.1:{names_port + 1}",
         AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR=resolver,
     )
-    wait_for(lambda: "NEIGHBOR_ADDED" in path.read_text(errors="replace"), "the neighbour")
-    neighbour.kill()
+    wait_for(lambda: "NEIGHBOR_ADDED" in path.read_text(errors="replace"), "the neighbor")
+    neighbor.kill()
     with mainstem.Aeron.connect(str(driver.directory)) as client:
         program(client, port)
-    wait_for(lambda: "NEIGHBOR_REMOVED" in path.read_text(errors="replace"), "the neighbour's end")
+    wait_for(lambda: "NEIGHBOR_REMOVED" in path.read_text(errors="replace"), "the neighbor's end")
     wait_for(lambda: path.read_text(errors="replace").count("SEND_CHANNEL_CLOSE") >= 4, "the ends of the streams")
     driver.stop()
     return shapes(path, whole=kind == "mainstem")

@@ -176,10 +176,10 @@ DEATH = (
     "the negative length is for the driver, after this process died: by then all its stores have arrived, and their order "
     "is what test_stopped_writer.py examines"
 )
-NUMBER = "its value is all that is used: nothing that it published is read afterwards"
+NUMBER = "its value is all that is used: nothing that it published is read afterward"
 COVERED = "a release store or a fence of the same thread, later and before anything is read, covers it"
 ATOMIC = "that it is atomic is enough: the zeroes that are written over come with the acquire of limit or head"
-OWN = "the same thread wrote it, or reads it afterwards"
+OWN = "the same thread wrote it, or reads it afterward"
 SMALL = "the scenarios are too small to show it"
 
 # The mutants that survive: function, regular expression of the change, reason. All others must be found.

@@ -4,7 +4,7 @@ It runs the generated C of ``_core``: the appenders of several publications (sin
 cleaning and limit after them, and the ring buffer's producers together with its consumer.
 
 Two structures are left out, because they race by design and are correct through fences, which ThreadSanitizer does not follow: the
-broadcast buffer, whose receivers copy first and validate afterwards, and the set of subscribers' positions. ``tests/models``
+broadcast buffer, whose receivers copy first and validate afterward, and the set of subscribers' positions. ``tests/models``
 explores both.
 """
 

@@ -60,7 +60,7 @@ def main(path: str, work: Path) -> dict[str, Any]:
     attempt("where", lambda: recordings(spark, path, where="stream_id = 1008").count())
     attempt("stream", lambda: stream(streamed(path), "out"))
     attempt("stream of a table", lambda: stream(spark.readStream.table("t"), "table"))
-    attempt("option", lambda: load(colour="red").count())
+    attempt("option", lambda: load(color="red").count())
     attempt("location", lambda: load(f"{path}-none").count())
     attempt("location of a stream", lambda: stream(streamed(f"{path}-none"), "nothing"))
     attempt("with", lambda: count("select count(*) from t with (streamId = '1008')"))

@@ -180,8 +180,8 @@ def size_of_first(df: DataFrame) -> int:
         ({"channel": "tcp://localhost:1"}, "must be aeron:"),
         ({"channel": "aeron:ipc"}, "needs the option 'streamId'"),
         ({"channel": "bymux://localhost"}, "no host and port"),
-        ({"channel": "bymux://localhost:1", "column": "colour"}, "only payload"),
-        ({"channel": "bymux://localhost:1", "colour": "blue"}, "no option 'colour'"),
+        ({"channel": "bymux://localhost:1", "column": "color"}, "only payload"),
+        ({"channel": "bymux://localhost:1", "color": "blue"}, "no option 'color'"),
         ({"channel": "bymux://localhost:1", "timeout": "soon"}, "must be a number of seconds"),
     ],
 )

@@ -38,7 +38,7 @@ def test_recordings_are_read_over_spark_connect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     results = json.loads(done.stdout.splitlines()[-1])
     option = results.pop("option")
-    assert option.startswith("mainstem.recording has no option 'colour'")
+    assert option.startswith("mainstem.recording has no option 'color'")
     assert results.pop("with").startswith("streamid can only be set for the whole table")
     nothing = f"{path}-none holds no recordings: there is no archive.catalog in it"
     assert results == {

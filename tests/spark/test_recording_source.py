@@ -108,8 +108,8 @@ def test_a_narrowed_schema_is_honoured_and_a_wrong_one_refused(
     expected = sum(len(p) for publisher in publishers for p in publisher.sent)
     assert df.selectExpr("sum(length) s").first().s == expected
     assert spark.read.format("mainstem.recording").schema("stream_id int").load(str(path)).count() == 600
-    with pytest.raises(Exception, match="no column 'colour'"):
-        spark.read.format("mainstem.recording").schema("colour int").load(str(path)).collect()
+    with pytest.raises(Exception, match="no column 'color'"):
+        spark.read.format("mainstem.recording").schema("color int").load(str(path)).collect()
     with pytest.raises(Exception, match="of type bigint, not string"):
         spark.read.format("mainstem.recording").schema("position string").load(str(path)).collect()
 
@@ -169,7 +169,7 @@ def test_positions_bound_a_batch(spark: SparkSession, recorded: tuple[Path, list
         ({"startingPositions": "soon"}, "neither 'earliest'"),
         ({"startingPositions": "17"}, "must be a frame boundary"),
         ({"recordingId": "one"}, "must be integers separated by commas"),
-        ({"colour": "blue"}, "no option 'colour'"),
+        ({"color": "blue"}, "no option 'color'"),
     ],
 )
 def test_a_wrong_option_is_named(

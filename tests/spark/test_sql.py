@@ -107,7 +107,7 @@ def test_captures_are_tables_too(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("create table t using mainstem.recording options (path '{}', colour 'red')", "has no option 'colour'"),
+        ("create table t using mainstem.recording options (path '{}', color 'red')", "has no option 'color'"),
         ("create table t using mainstem.recording", "must not list columns"),
         (
             "create table t using mainstem.recording options (path '{}', secret_key 'x')",
@@ -258,7 +258,7 @@ def test_a_micro_batch_waits_for_enough_bytes(spark: SparkSession, tmp_path: Pat
 
 
 BATCH = [
-    ({"colour": "red"}, "{}", "mainstem.recording has no option 'colour'"),
+    ({"color": "red"}, "{}", "mainstem.recording has no option 'color'"),
     ({"rowsPerBatch": "-1"}, "{}", "rowsPerBatch must be above 0 (got '-1')"),
     ({}, "{}-none", "there is no archive.catalog in it"),
     ({}, "zz://x/y", "neither Mainstem nor fsspec has a store for zz://"),

@@ -1,6 +1,6 @@
 """How things end: the table in docs/explanation/endings.md, for all five families and both variants.
 
-Hypothesis draws what to send, how the near end ends, and what to call afterwards. Every outcome must match the table.
+Hypothesis draws what to send, how the near end ends, and what to call afterward. Every outcome must match the table.
 """
 
 from __future__ import annotations

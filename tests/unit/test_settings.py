@@ -11,7 +11,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.settings import Settings, Source, boolean, choice, duration, integer, size, text
 
 
-class Colour(StrEnum):
+class Color(StrEnum):
     RED = "RED"
     BLUE = "BLUE"
 
@@ -34,7 +34,7 @@ class Boat(Settings):
     crew: int = integer(3, "Hands on board.", low=1, high=40)
     afloat: bool = boolean(True, "Whether it swims.")
     name: str = text("Unda", "What it is called.", accepts="at least two letters", fits=lambda value: len(value) > 1)
-    colour: Colour = choice(Colour.RED, "Its paint.")
+    color: Color = choice(Color.RED, "Its paint.")
 
     def validate(self):
         if self.crew > 10 and not self.afloat:
@@ -73,7 +73,7 @@ def test_an_option_wins_over_the_environment_and_is_the_origin_of_its_value(tmp_
     assert origins["tide_ns"] == (Source.KEYWORD, "keyword")
     assert origins["afloat"] == (Source.ENVIRONMENT, "environment BOAT_AFLOAT")
     assert origins["hold"] == (Source.TOML, f"toml {file}")
-    assert origins["colour"] == (Source.DEFAULT, "default")
+    assert origins["color"] == (Source.DEFAULT, "default")
     changed = boat.replace(crew=8)
     assert (changed.explain("crew").origin, changed.explain("name").origin) == ("keyword", "--name")
     with pytest.raises(ConfigurationError, match=r"'oars' \(--set\) is not a setting of Boat"):
@@ -100,8 +100,8 @@ def test_an_option_wins_over_the_environment_and_is_the_origin_of_its_value(tmp_
         ("tide_ns", "5S", 5_000_000_000),
         ("tide_ns", "5Ms", 5_000_000),
         ("crew", "0x10", 16),
-        ("colour", "blue", Colour.BLUE),
-        ("colour", Colour.BLUE, Colour.BLUE),
+        ("color", "blue", Color.BLUE),
+        ("color", Color.BLUE, Color.BLUE),
     ],
 )
 def test_values_are_read_from_text_and_taken_typed(keyword, value, meaning):
@@ -125,8 +125,8 @@ def test_values_are_read_from_text_and_taken_typed(keyword, value, meaning):
         ({"afloat": 1}, r"afloat must be true or false \(got 1\)"),
         ({"name": "x"}, r"name must be at least two letters \(got 'x'\)"),
         ({"name": 5}, r"name must be at least two letters \(got 5\)"),
-        ({"colour": "green"}, r"colour must be one of RED, BLUE \(got 'green'\)"),
-        ({"colour": 5}, r"colour must be one of RED, BLUE \(got 5\)"),
+        ({"color": "green"}, r"color must be one of RED, BLUE \(got 'green'\)"),
+        ({"color": 5}, r"color must be one of RED, BLUE \(got 5\)"),
         ({"crews": 5}, r"'crews' \(keyword\) is not a setting of Boat; did you mean crew"),
         ({"crew": 11, "afloat": False}, "a crew above 10 needs"),
     ],
@@ -217,7 +217,7 @@ def test_a_setting_explains_itself_by_either_name():
 
 
 def test_settings_travel_to_another_process_through_its_environment():
-    boat = load(hold="1m", tide_ns="30ms", rest_ns=5, afloat=False, colour="BLUE")
+    boat = load(hold="1m", tide_ns="30ms", rest_ns=5, afloat=False, color="BLUE")
     environment = boat.environment()
     assert environment == {
         "BOAT_HOLD": "1m",

@@ -143,7 +143,7 @@ class LoopThread:
         return True
 
     def _insist(self, function: Callable[[], object]) -> bool:
-        """Do the same as `_post`, even if signal handlers raise meanwhile; raise their exception afterwards."""
+        """Do the same as `_post`, even if signal handlers raise meanwhile; raise their exception afterward."""
         interruption: BaseException | None = None
         pending = [function]
 

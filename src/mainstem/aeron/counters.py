@@ -47,7 +47,7 @@ class CounterType(DescribedId):
     DESTINATIONS = 18, "", "destinations of a multi-destination-cast"
     SENDER_NAKS_RECEIVED = 19, "snd-naks-received", "NAKs for this stream received"
     RECEIVER_NAKS_SENT = 20, "rcv-naks-sent", "NAKs for this image sent"
-    BOOTSTRAP_NEIGHBOR = 21, "", "the neighbour that names were first asked of, in the label"
+    BOOTSTRAP_NEIGHBOR = 21, "", "the neighbor that names were first asked of, in the label"
 
 
 class ArchiveCounterType(DescribedId):

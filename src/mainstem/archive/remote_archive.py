@@ -6,7 +6,7 @@ recording's, and stores them at the same offset in the term as in the segment fi
 that an extended recording has the session id of its last extension throughout, because the protocol does not reveal the earlier
 ones. At most one term and ``COPY_BYTES`` are in memory. Beyond the image's window, the archive waits for the reader.
 
-A replay that a reader abandons is stopped, so that it does not count towards the archive's limit. A replay that has reached the
+A replay that a reader abandons is stopped, so that it does not count toward the archive's limit. A replay that has reached the
 end of a segment is kept for the reader that continues with the next one.
 
 If the archive is unreachable, the reader retries with a new session and a new replay from the last position. Reading fails once

@@ -4,7 +4,7 @@ Theory of operation. Each request carries a correlation id, and so does every me
 ``route`` decides where a message belongs: in the inbox of its request, in the events, or nowhere. The archive repeats the
 response to a connect request until the first request, so ``route`` skips a response whose request no longer exists. An error
 whose request no longer exists is a late error: the archive had accepted a recording, a replay or a replication, and something
-failed afterwards. It becomes an event, like a recording signal.
+failed afterward. It becomes an event, like a recording signal.
 
 Connecting is a sequence of such requests. ``advance`` handles their responses and queues the next message: AuthConnectRequest,
 ChallengeResponse if the archive sent a challenge, ArchiveIdRequest if the archive supports it, and KeepAliveRequest, which

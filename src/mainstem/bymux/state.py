@@ -31,7 +31,7 @@ PONG_AFTER_BOTH = Rule("pong-after-close-and-stop-read")
 
 OPEN, CLOSED, STOPPED, DONE = HalfState
 
-# For each packet that an endpoint sends, its half afterwards, or the rule that forbids the packet, by its half before: OPEN,
+# For each packet that an endpoint sends, its half afterward, or the rule that forbids the packet, by its half before: OPEN,
 # CLOSED, STOPPED, DONE. For the connection's half, Write means creating a stream and Credit means credit for creating streams.
 ROWS: dict[Packet, tuple[HalfState | Rule, ...]] = {
     Packet.CREDIT: (OPEN, CLOSED, CREDIT_AFTER_STOP_READ, CREDIT_AFTER_STOP_READ),

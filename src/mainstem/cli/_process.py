@@ -116,7 +116,7 @@ def stopping() -> Iterator[Stop]:
 def stop_event() -> asyncio.Event:
     """Return an event of the running event loop that SIGINT and SIGTERM set from now on.
 
-    Call this before the command announces that it serves, because a supervisor may stop it immediately afterwards.
+    Call this before the command announces that it serves, because a supervisor may stop it immediately afterward.
     """
     import asyncio
 

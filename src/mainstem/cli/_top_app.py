@@ -254,13 +254,13 @@ class TopApp(App[None]):
 
     def _stream_row(self, monitor: DriverMonitor, stream: StreamState) -> list[Text | str]:
         past = monitor.stream_history.get(stream.name, ())
-        colour = lag_style(stream.fullness)
+        color = lag_style(stream.fullness)
         naks = Text(short(stream.nak_rate), "red" if stream.nak_rate else "", justify="right")
         return [
             Text(str(stream.stream_id), justify="right"),
             Text(str(stream.session_id), justify="right"),
-            Text(bar(stream.fullness, BAR), colour),
-            Text(short(stream.lag), colour, justify="right"),
+            Text(bar(stream.fullness, BAR), color),
+            Text(short(stream.lag), color, justify="right"),
             Text(short(stream.rate), justify="right"),
             Text(spark([rate for rate, _naks, _lag in past], SPARK), "cyan"),
             naks,

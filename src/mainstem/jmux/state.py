@@ -53,7 +53,7 @@ ACKNOWLEDGED_BY_SERVER = Rule("acknowledgment-sent-by-server")
 
 NONE, OPEN, FINISHED, TERMINATED = HalfState
 
-# For each message that an endpoint sends, its half afterwards, or the rule that forbids the message, by its half before: NONE,
+# For each message that an endpoint sends, its half afterward, or the rule that forbids the message, by its half before: NONE,
 # OPEN, FINISHED, TERMINATED.
 CLIENT_ROWS: dict[Input, tuple[HalfState | Rule, ...]] = {
     Input.OPEN: (OPEN, STILL_OPEN, NOT_TERMINATED, NOT_TERMINATED),

@@ -16,7 +16,7 @@ Invariants:
   stream in turn. Within a stream, bytes keep the order of the calls. Between streams, and between control and data, packets
   can be reordered, which the protocols allow. A message that must follow a stream's data (its Close) is sent in the stream's
   turn, never through the control buffer.
-* ``failure`` is set once and is final. Afterwards every command raises ``ClosedError``, and ``next_event`` still returns the
+* ``failure`` is set once and is final. Afterward every command raises ``ClosedError``, and ``next_event`` still returns the
   earlier events.
 * The amount of data that a peer can make this end store is bounded: by the windows that this end granted, by
   ``control_limit`` for responses that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.

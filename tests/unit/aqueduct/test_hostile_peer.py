@@ -407,7 +407,7 @@ def test_a_violation_ends_the_connection_and_names_the_rule_and_the_peer(name: s
     closes = [command for command in victim.commands if isinstance(command, CloseConnection)]
     assert [command.code for command in closes] == [1]
     assert victim.conn.live_halves == 0
-    # It ignores everything that arrives afterwards.
+    # It ignores everything that arrives afterward.
     victim.stream(2, b"\x63")
     victim.datagram(message())
     victim.reset(0, 5)

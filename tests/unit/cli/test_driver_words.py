@@ -31,7 +31,7 @@ PLAIN = [
 OTHER = [
     "--help",
     "-h",
-    "--colour",
+    "--color",
     "--dir",
     "--dir -x",
     "--threading-mode FAST",

@@ -35,9 +35,9 @@ def test_the_version_is_one_line() -> None:
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
-    done = run("colour")
+    done = run("color")
     assert done.returncode == cli.EXIT_USAGE
-    assert "No such command 'colour'" in done.stderr
+    assert "No such command 'color'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WRONG = (
-    "colour",
-    "--colour",
+    "color",
+    "--color",
     "stat --interval inf",
     "stat --interval nan",
     "stat --interval x",

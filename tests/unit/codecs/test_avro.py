@@ -343,7 +343,7 @@ def test_a_too_deeply_nested_schema_is_refused(tmp_path: Path) -> None:
     ("options", "reason"),
     [
         ({}, "the option schema names"), ({"framing": "kafka"}, "one of .*'kafka'"), ({"schema": "/nowhere"}, "No such file"),
-        ({"framing": "confluent", "schemas": "/nowhere"}, "is not a directory"), ({"colour": "blue"}, "no option 'colour'"),
+        ({"framing": "confluent", "schemas": "/nowhere"}, "is not a directory"), ({"color": "blue"}, "no option 'color'"),
         ({"framing": "confluent", "registry": "ftp://x"}, "not an http"), ({"registry": "http://x"}, "is for framing=confluent"),
         ({"framing": "confluent", "registry": "http://a:b@x"}, "ends up in logs"),
         ({"framing": "confluent", "registry": "http://x", "registry_user": "a:b"}, "unencrypted"),

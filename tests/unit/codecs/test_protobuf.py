@@ -342,7 +342,7 @@ def test_unsupported_types_are_refused(tmp_path: Path) -> None:
         ({}, "name the type of the messages"), ({"module": "nowhere:X"}, "is not a Protobuf class"),
         ({"framing": "x"}, "one of none"),
         ({"module": "json:dumps"}, "is not a Protobuf class"), ({"timestamps": "ms"}, "must be us or ns"),
-        ({"colour": "x"}, "no option"),
+        ({"color": "x"}, "no option"),
         ({"schemas": "/tmp"}, "is for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],
 )  # fmt: skip

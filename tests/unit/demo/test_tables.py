@@ -91,8 +91,8 @@ def arrived(source: Any, rows: list[int]) -> Any:
     table = source.take(numbers).append_column("_row", numbers)
     positions = pa.array([64 * i for i in range(len(rows))], pa.int64())
     # Reverse the rows, because files are read in no particular order.
-    downwards = pa.array(range(len(rows))[::-1], pa.int64())
-    return table.append_column("_position", positions).take(downwards)
+    downward = pa.array(range(len(rows))[::-1], pa.int64())
+    return table.append_column("_position", positions).take(downward)
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ def test_the_error_for_an_unknown_codec_lists_the_known_ones() -> None:
     assert {"json", "csv", "msgpack", "arrow", "sbe"} <= set(codec_names())
     with pytest.raises(ConfigurationError, match="unknown codec 'morse'; choose one of arrow"):
         find_codec("morse", {})
-    with pytest.raises(ConfigurationError, match="no option 'colour'"):
-        find_codec("json", {"colour": "blue"})
+    with pytest.raises(ConfigurationError, match="no option 'color'"):
+        find_codec("json", {"color": "blue"})
     with pytest.raises(ConfigurationError, match="the option xml"):
         find_codec("sbe", {})
 

@@ -112,7 +112,7 @@ class BlockAllocator:
         return True
 
     def limit(self, goal: cython.longlong, produced: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
-        """Return how far towards ``goal`` publishers may go, given that they have written up to ``produced``."""
+        """Return how far toward ``goal`` publishers may go, given that they have written up to ``produced``."""
         ahead: cython.longlong = max(self.ahead, min(produced - self.first, MAX_AHEAD))
         target: cython.longlong = min(goal, produced + ahead)
         if self.position == NEVER_NS:

@@ -23,7 +23,7 @@ ROOM = 65_536
 
 @cython.cclass
 class EventBuffer:
-    """Events that a compiled cycle could not decide itself, for Python to drain afterwards in the same thread.
+    """Events that a compiled cycle could not decide itself, for Python to drain afterward in the same thread.
 
     ``lost`` counts events that did not fit; the frame's sender sends it again.
     """

@@ -187,7 +187,7 @@ class IpcPath:
             if backed <= self.publisher_limit:
                 return populated
         # Producers must not write memory that is not clean yet; it holds the data from three terms before. There is nearly
-        # always a term in between, so raise the limit first, and clean the consumed bytes afterwards.
+        # always a term in between, so raise the limit first, and clean the consumed bytes afterward.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
         if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
             self.publisher_limit = backed

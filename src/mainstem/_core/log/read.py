@@ -119,10 +119,10 @@ class ImageReader:
         self.builder = MessageBuilder()
 
     def _detach(self) -> None:
-        """Release the memory; afterwards properties return their values at this moment."""
+        """Release the memory; afterward properties return their values at this moment."""
         if self.closed:
             return
-        # Read these while the memory is mapped: afterwards the properties return them.
+        # Read these while the memory is mapped: afterward the properties return them.
         self.ended = self.is_end_of_stream
         self.withdrawn = self.is_publication_revoked
         self.final_position = get64(self.position_base, self.position_offset)

@@ -1,7 +1,7 @@
 """The broadcast buffer: responses and errors from the driver to every client (docs/protocols/aeron.md, 4).
 
 Theory of operation. One transmitter writes records into a ring, over the oldest ones. It waits for no receiver, and does not
-even know them. A receiver therefore copies a record first and checks afterwards whether the transmitter had begun to
+even know them. A receiver therefore copies a record first and checks afterward whether the transmitter had begun to
 overwrite it. It is a sequence lock whose sequence is a position in the stream.
 
 The memory is a data region, whose length is a power of two, and a trailer of 128 bytes with three positions (bytes

@@ -7,7 +7,7 @@ check before the access helps; and reading copies instead would lose the speed f
 A ``BusGuard`` enters a mapping's address range in a table. The SIGBUS handler, installed with the first guard, looks up the
 address of the access in the table. If it is inside a guarded range, the handler maps zeros from that page to the end of the
 range, sets the range's flag, and returns: the access is repeated and reads zero, in whatever thread or compiled loop it was.
-A walk over zeros finds an end of the data, or raises a named error. The reader must ask ``was_cut`` afterwards, before it
+A walk over zeros finds an end of the data, or raises a named error. The reader must ask ``was_cut`` afterward, before it
 trusts anything that it has read.
 
 Invariants:

@@ -22,7 +22,7 @@ Python can afford a few array operations for those, and function calls only for 
 State. ``PathState`` holds everything that later frames are compared with. It is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
 ``MAX_QUESTIONS``) and stored as JSON in checkpoints. Only this module and its three companions write it. During ``_note``, the
 fields that the columns carry (``last_advance_ns``, ``largest``, ``stood``) have their values at that frame, because gaps and
-stalls read them. Afterwards ``_advance`` sets them to their values at the end of the batch.
+stalls read them. Afterward ``_advance`` sets them to their values at the end of the batch.
 
 Invariants:
 

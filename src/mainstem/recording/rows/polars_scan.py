@@ -39,7 +39,7 @@ def lazy_frame(
         chosen = schema.names if columns is None else columns
         # The predicate is applied here, so its columns are read too.
         also = [] if predicate is None else sorted(set(predicate.meta.root_names()).difference(chosen))
-        # Rows that the predicate excludes count towards the limit, so they have to be read too.
+        # Rows that the predicate excludes count toward the limit, so they have to be read too.
         bounds = EVERYTHING if predicate is None or n_rows is not None else bounds_of(predicate)
         left = n_rows
         for batch in read([*chosen, *also], bounds, batch_size or ROWS_PER_BATCH):

@@ -193,7 +193,7 @@ class Side:
         return None if receiver is None else self.conn.receive_from(receiver)
 
     def wind_down(self) -> None:
-        """End everything that the application holds. Anything left afterwards is a leak."""
+        """End everything that the application holds. Anything left afterward is a leak."""
         if not self.conn.is_ready and not self.is_over:
             return
         self.end_senders(self.conn.finish)

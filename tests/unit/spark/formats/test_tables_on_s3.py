@@ -101,8 +101,8 @@ def test_compact_is_a_command_for_both_formats(tmp_path: Path) -> None:
 def test_an_option_without_a_counterpart_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="deltalake has no counterpart of the option 'role_arn'"):
         delta_options("s3://bucket/x", {"role_arn": "arn"})
-    with pytest.raises(ConfigurationError, match="no option 'colour'"):
-        iceberg_options("s3://bucket/x", {"colour": "blue"})
+    with pytest.raises(ConfigurationError, match="no option 'color'"):
+        iceberg_options("s3://bucket/x", {"color": "blue"})
     assert delta_options("abfs://c@acc.dfs.core.windows.net/x", {"sas_token": "t"}) == {
         "azure_storage_account_name": "acc",
         "azure_storage_sas_token": "t",
