@@ -328,6 +328,22 @@ def test_starting_positions_may_name_the_archive(tmp_path: Path, stream: Any) ->
     }
 
 
+def test_messages_from_a_position_that_were_purged_are_lost_data(tmp_path: Path, stream: Any) -> None:
+    recorded(tmp_path, 1, messages=1500)
+    wanted = {"fromPosition": "4100"}
+    reader = stream(tmp_path, **wanted)
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    (tmp_path / "0-0.rec").unlink()
+    with pytest.raises(RecordingError, match=f"positions 4099 to {TERM} were purged"):
+        rows(reader, begin, end)
+    reader = stream(tmp_path, **wanted, failOnDataLoss="false")
+    assert min(row["position"] for row in rows(reader, begin, end)) == TERM + 128
+    # What was purged before the position is not missed.
+    reader = stream(tmp_path, fromPosition=str(TERM + 200))
+    assert min(row["position"] for row in rows(reader, begin, end)) == TERM + 256
+
+
 def test_packed_recordings_are_unpacked_and_other_values_rejected() -> None:
     finished = Finished({5: (96, 1), 0: (1 << 40, 4_000_000_000), 10_000_000_000: (0, 0)})
     assert unpack(pack(finished)) == finished

@@ -29,17 +29,20 @@ def _near(reader: RecordingReader, position: int, start: int) -> int:
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
     """Return where in ``[start, end)`` the first message begins that ends at or after ``position``.
 
-    If a problem is found on the way, return ``start``.
+    If a problem is found on the way, return the start of a message before it. If the message was purged, return a position that was
+    purged, so that the caller notices the loss.
     """
     # A message's position is its end, so messages that end before ``position`` are skipped.
     last = min(position - 1, end)
     if last <= start:
         return start
     near = _near(reader, last, max(start, reader.start_position))
+    if near >= last:
+        return last
     try:
-        return reader.walk(near, last).position if near < last else near
+        return reader.walk(near, last).position
     except RecordingError:
-        return start
+        return near
 
 
 def last_before(reader: RecordingReader, position: int, start: int, end: int, *, frames: bool) -> int:
