@@ -18,8 +18,8 @@ class PathTable:
 
     Open addressing with linear probing, at most half full. ``find`` returns an index into ``entries``, which are borrowed
     references to the objects in ``paths``, because the cycle runs without the GIL and cannot count references. Call a path in
-    place, ``cython.cast(SendPath, table.entries[index]).work(now_ns)``; the index is valid until the table changes. Removal
-    rebuilds the table: it is rare, so this needs no tombstones.
+    place, ``cython.cast(SendPath, table.entries[index]).work(now_ns)``; the index is valid until the table changes: the last entry
+    takes the index of a removed one.
     """
 
     memory: AtomicBuffer
@@ -29,13 +29,12 @@ class PathTable:
     room: cython.int
     count: readonly[cython.int]
     paths: dict
+    keys: list
     last_key: cython.longlong
     last_index: cython.int
 
     def __init__(self) -> None:
         self.paths = {}
-        self.room = FIRST_ROOM
-        self.count = 0
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -45,7 +44,8 @@ class PathTable:
         self.room = room
         self.memory = AtomicBuffer(bytearray(16 * room))
         self.base = self.memory.base
-        self.count = len(self.paths)
+        self.count = 0
+        self.keys = []
         self.last_index = -1
         self.last_key = 0
         self.entry_memory = AtomicBuffer(bytearray(8 * room))
@@ -53,15 +53,40 @@ class PathTable:
             self.entries = cython.cast(cython.pp_void, self.entry_memory.base)
         else:
             self.entries = [None] * room
-        for index, ((session_id, stream_id), path) in enumerate(self.paths.items()):
-            self._enter(session_id, stream_id, index, path)
+        for (session_id, stream_id), path in self.paths.items():
+            self._enter(self.key(session_id, stream_id), path)
 
-    def _enter(self, session_id, stream_id, index: cython.int, path) -> None:
-        key = self.key(session_id, stream_id)
+    def _enter(self, key: cython.longlong, path) -> None:
         slot: cython.longlong = self.slot_of(key)
-        put64(self.base, 16 * slot, key)
-        put64(self.base, 16 * slot + 8, index + 1)
+        if get64(self.base, 16 * slot + 8) == 0:
+            self.keys.append(key)
+            self.count += 1
+            put64(self.base, 16 * slot, key)
+            put64(self.base, 16 * slot + 8, self.count)
+        index: cython.longlong = get64(self.base, 16 * slot + 8) - 1
         self.entries[index] = cython.cast(cython.p_void, path) if cython.compiled else path
+
+    def _leave(self, key: cython.longlong) -> None:
+        slot: cython.longlong = self.slot_of(key)
+        index: cython.longlong = get64(self.base, 16 * slot + 8) - 1
+        self.count -= 1
+        last_key: cython.longlong = self.keys.pop()
+        if last_key != key:
+            self.keys[index] = last_key
+            self.entries[index] = self.entries[self.count]
+            put64(self.base, 16 * self.slot_of(last_key) + 8, index + 1)
+        put64(self.base, 16 * slot + 8, 0)
+        # Move the keys behind the gap, up to the next empty slot: a lookup stops at the gap.
+        value: cython.longlong
+        slot = (slot + 1) & (self.room - 1)
+        while get64(self.base, 16 * slot + 8) != 0:
+            key = get64(self.base, 16 * slot)
+            value = get64(self.base, 16 * slot + 8)
+            put64(self.base, 16 * slot + 8, 0)
+            target: cython.longlong = self.slot_of(key)
+            put64(self.base, 16 * target, key)
+            put64(self.base, 16 * target + 8, value)
+            slot = (slot + 1) & (self.room - 1)
 
     def key(self, session_id: cython.longlong, stream_id: cython.longlong) -> int:
         result: cython.longlong = shift_left(session_id, 32) | (stream_id & 0xFFFFFFFF)
@@ -73,22 +98,19 @@ class PathTable:
     def get(self, session_id: cython.longlong, stream_id: cython.longlong) -> object | None:
         return self.paths.get((session_id, stream_id))
 
-    def values(self) -> list[object]:
-        return list(self.paths.values())
-
     def put(self, session_id: cython.int, stream_id: cython.int, path: object) -> None:
-        known = (session_id, stream_id) in self.paths
         self.paths[session_id, stream_id] = path
-        if known or 2 * len(self.paths) > self.room:
+        if 2 * len(self.paths) > self.room:
             self._rebuild()
         else:
             self.last_index = -1
-            self._enter(session_id, stream_id, len(self.paths) - 1, path)
-            self.count = len(self.paths)
+            self._enter(self.key(session_id, stream_id), path)
 
     def remove(self, session_id: cython.int, stream_id: cython.int) -> object | None:
         path = self.paths.pop((session_id, stream_id), None)
-        self._rebuild()
+        if path is not None:
+            self.last_index = -1
+            self._leave(self.key(session_id, stream_id))
         return path
 
     def slot_of(self, key: cython.longlong) -> cython.longlong:
@@ -96,10 +118,10 @@ class PathTable:
         slot: cython.longlong
         if cython.compiled:
             hashed = cython.cast(cython.ulonglong, key) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
-            hashed ^= hashed >> 32
-            slot = cython.cast(cython.longlong, hashed & cython.cast(cython.ulonglong, self.room - 1))
         else:
-            slot = hash(key) & (self.room - 1)
+            hashed = key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+        hashed ^= hashed >> 32
+        slot = hashed & (self.room - 1)
         while get64(self.base, 16 * slot + 8) != 0 and get64(self.base, 16 * slot) != key:
             slot = (slot + 1) & (self.room - 1)
         return slot

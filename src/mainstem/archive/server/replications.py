@@ -152,8 +152,7 @@ class Replication:
         try:
             yield from calls.connecting(self._timeout)
         except (MainstemError, ValueError) as error:
-            text = f"replication {self.replication_id}: {error}"
-            raise refusal(text, ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE) from error
+            raise refusal(str(error), ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE) from error
         source = yield from calls.list_recording(request.source_id, timeout=self._timeout)
         if source is None:
             raise refusal(f"unknown src recording id: {request.source_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
@@ -310,9 +309,7 @@ class Replication:
         return True
 
     def _cut(self, recording: RecordingSession) -> ArchiveError:
-        return refusal(
-            f"replication {self.replication_id}: the replay ended at {recording.position}, before its recording"
-        )
+        return refusal(f"the replay ended at {recording.position}, before its recording")
 
     def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
         """Join the live stream. Return whether it feeds the copy; False if the source or the copy stopped in the meantime."""
@@ -363,7 +360,7 @@ class Replication:
 
     def _wait(self, deadline: Deadline, step: str) -> Steps[None]:
         if deadline.expired:
-            raise refusal(f"replication {self.replication_id}: timed out after {self._timeout:g} s waiting for {step}")
+            raise refusal(f"timed out after {self._timeout:g} s waiting for {step}")
         yield
 
     @staticmethod
@@ -389,7 +386,9 @@ class Replication:
     def _signal(self, signal: RecordingSignal, position: int, subscription_id: int = NULL) -> None:
         self._control.signal(signal, self.replication_id, self._target_id, subscription_id, position)
 
-    def _fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+    def _fail(self, why: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        # The client called replicate, whichever request to the source has failed.
+        text = f"replicate recording {self._request.source_id} of {self._request.control_channel}: {why}"
         log.warning("replication %d failed: %s", self.replication_id, printable(text))
         self._control.fail(self.replication_id, text, code)
         self._end()
