@@ -298,6 +298,24 @@ def test_a_source_that_cannot_be_reached(tmp_path: Path, channel: str) -> None:
         assert clients.near.list_recording(0) is None
 
 
+def test_a_request_that_the_source_refuses_is_reported_as_a_failed_replicate(tmp_path: Path) -> None:
+    def refuses_positions(request: str, principal: bytes, /) -> bool:
+        del principal
+        return not (refusing and request == "RecordingPositionRequest")
+
+    refusing = False
+    with Pair(tmp_path, source={"authorizer": refuses_positions}) as pair, ExitStack() as stack:
+        clients = Clients(pair, stack)
+        recording_id, _ = clients.begin()
+        refusing = True
+        clients.replicate(recording_id, live_destination="aeron:udp?endpoint=localhost:0")
+        _, (error,) = clients.events()
+        assert str(error).startswith(
+            f"the archive reports: replicate recording {recording_id} of the source archive: "
+            f"recording_position of recording {recording_id}: "
+        )
+
+
 def test_recordings_that_do_not_exist(clients: Clients) -> None:
     clients.replicate(4711)
     names, (error,) = clients.events()

@@ -388,7 +388,7 @@ class Replication:
 
     def _fail(self, why: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
         # The client called replicate, whichever request to the source has failed.
-        text = f"replicate recording {self._request.source_id} of {self._request.control_channel}: {why}"
+        text = f"replicate recording {self._request.source_id} of the source archive: {why}"
         log.warning("replication %d failed: %s", self.replication_id, printable(text))
         self._control.fail(self.replication_id, text, code)
         self._end()
