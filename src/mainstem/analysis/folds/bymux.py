@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import TIMES, WRITTEN_AS, Kind, Row, checkpointed, moment, round_trip
+from mainstem.analysis.folds.fold import TIMES, Kind, Row, checkpointed, moment, round_trip
 from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, MAX_PINGS, UNSIGNED, MuxStream
 from mainstem.capture.schema import BYMUX_TYPES
 
@@ -23,7 +23,7 @@ CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", TIMES)
 class BymuxState:
     seen: int = 0
     creation: MuxStream = field(default_factory=lambda: MuxStream(-1, 0))
-    streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
+    streams: dict[str, MuxStream] = field(default_factory=dict)
     pings: dict[str, list[int]] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PATHS, CONNECTIONS = PathFold(), MuxFold()
 
 
-@checkpointed("EveryState")
+@checkpointed("CombinedState")
 @dataclass
 class CombinedState:
     seen: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,10 +26,7 @@ _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
 # The key that holds a dataclass's registered name, stored alongside its fields.
 _MARK = "#"
-WRITTEN_AS = "written as"
-"""The metadata key for a field's name in checkpoints, if it differs from the field's own name."""
 VERSION = 1
-# Version 0 stored the state without this envelope.
 _VERSION, _STATE = "version", "state"
 T = TypeVar("T")
 
@@ -43,20 +40,11 @@ def checkpointed(name: str) -> Callable[[type[T]], type[T]]:
     return register
 
 
-def registered_names() -> dict[str, type]:
-    """Return the registered classes by their names in checkpoints."""
-    return dict(_CLASSES)
-
-
 def _plain(value: object) -> dict[str, object]:
     name = _NAMES.get(type(value))
     if name is None or not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} cannot be kept in a state")
-    return {_MARK: name} | {_written(item): getattr(value, item.name) for item in fields(value)}
-
-
-def _written(item: Field[Any]) -> str:
-    return str(item.metadata.get(WRITTEN_AS, item.name))
+    return {_MARK: name} | {item.name: getattr(value, item.name) for item in fields(value)}
 
 
 def _instance(values: dict[str, Any]) -> Any:
@@ -64,10 +52,9 @@ def _instance(values: dict[str, Any]) -> Any:
     if name is None:
         return values
     kind = _CLASSES[name]
-    names = {_written(item): item.name for item in fields(kind)}
-    if unknown := sorted(values.keys() - names.keys()):
+    if unknown := sorted(values.keys() - {item.name for item in fields(kind)}):
         raise ConfigurationError(f"the checkpoint's {name} has {unknown[0]!r}, which this release does not have")
-    return kind(**{names[key]: value for key, value in values.items()})
+    return kind(**values)
 
 
 def dump(state: object) -> bytes:
@@ -77,8 +64,6 @@ def dump(state: object) -> bytes:
 def load(data: bytes) -> Any:
     """Load a state that this release or an earlier one wrote. Raises ConfigurationError if a later release wrote it."""
     state = json.loads(data, object_hook=_instance)
-    if not isinstance(state, dict):
-        return state
     if state[_VERSION] > VERSION:
         raise ConfigurationError(
             f"the checkpoint has states of version {state[_VERSION]}; this release reads up to version {VERSION}"

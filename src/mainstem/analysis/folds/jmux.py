@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import TIMES, WRITTEN_AS, Kind, Row, checkpointed, moment, round_trip
+from mainstem.analysis.folds.fold import TIMES, Kind, Row, checkpointed, moment, round_trip
 from mainstem.analysis.folds.mux import GONE, GRANT_COLUMNS, MAX_PINGS, MuxStream
 from mainstem.capture.schema import JMUX_TYPES, Column
 
@@ -60,7 +60,7 @@ class Request:
 class JmuxState:
     seen: int = 0
     initial: list[int] = field(default_factory=lambda: [-1, -1])
-    streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
+    streams: dict[str, MuxStream] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     pings: dict[str, int] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.analysis.folds.fold import TIME_INPUTS, WRITTEN_AS, Kind, Row, checkpointed
+from mainstem.analysis.folds.fold import TIME_INPUTS, Kind, Row, checkpointed
 from mainstem.capture.schema import Column
 
 KEYS = (
@@ -72,12 +72,12 @@ MUX_STREAMS = Kind(
 # -- one multiplexed stream --------------------------------------------------------------------------------------------
 
 
-@checkpointed("Lane")
+@checkpointed("MuxStream")
 @dataclass
 class MuxStream:
     """One stream. Lists hold a value for the server (0) and the client (1). ``left`` is None if there is no limit."""
 
-    stream_id: int = field(metadata={WRITTEN_AS: "stream"})
+    stream_id: int
     opened_ns: int
     opened_by: int = -1
     left: list[int | None] = field(default_factory=lambda: [0, 0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.analysis.folds.fold import WRITTEN_AS, checkpointed
+from mainstem.analysis.folds.fold import checkpointed
 
 NS_PER_MS = 1_000_000
 UNSEEN = -(1 << 62)
@@ -88,7 +88,7 @@ class PathState:
     base_term: int | None = None
     initial_term_id: int | None = None
     term_length: int = 0
-    is_length_known: bool = field(default=False, metadata={WRITTEN_AS: "is_length_told"})
+    is_length_known: bool = False
     mtu: int = 0
     base_end: int = 0
     largest: int = 0

@@ -1,6 +1,6 @@
 """States of every fold in the middle of a stream, as checkpoints store them, and the rows that later frames produce.
 
-``fold_states_N.json`` holds the states of version N; the file of version 0 has no number.
+``fold_states_N.json`` holds the states of version N.
 """
 
 from __future__ import annotations
