@@ -57,7 +57,7 @@ class ClientConductor(ClientRegistry):
                 self._keep_alive()
                 work += 1
             self._expire_operations()
-            self._write_removals()
+            self._write_queued()
             self._unmap_lingering()
             if self.closed:
                 raise AgentTerminated

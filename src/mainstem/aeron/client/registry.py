@@ -88,7 +88,7 @@ class ClientRegistry:
         self.pending: dict[int, PendingCommand[Any]] = {}
         self.abandoned: dict[int, PendingCommand[Any]] = {}
         self.dropped: deque[PendingCommand[Any]] = deque()
-        self._removals: deque[Command] = deque()
+        self._queued: deque[Command] = deque()
         self.invokers: tuple[Callable[[], int], ...] = ()
         self._written = threading.Event()
         self._in_handler = False
@@ -123,7 +123,7 @@ class ClientRegistry:
         resources, self.resources = list(self.resources.values()), {}
         for resource in resources:
             resource._release()
-        self._removals.clear()
+        self._queued.clear()
         self._fail_pending()
 
     def _fail_pending(self) -> None:
@@ -235,7 +235,7 @@ class ClientRegistry:
         if isinstance(command, (commands.AddDestination, commands.AddReceiveDestination)):
             self._undo_destination(command)
         elif type(command) in REMOVALS:
-            self._remove(REMOVALS[type(command)], registration_id=command.correlation_id)
+            self._queue_command(REMOVALS[type(command)], registration_id=command.correlation_id)
 
     def _undo_destination(self, command: commands.AddDestination | commands.AddReceiveDestination) -> None:
         """Remove a destination, unless closing its resource has removed it."""
@@ -243,23 +243,23 @@ class ClientRegistry:
         if owner not in {resource._destinations_id() for resource in self.resources.values()}:
             return
         if isinstance(command, commands.AddReceiveDestination):
-            self._remove(commands.RemoveReceiveDestination, registration_id=owner, channel=command.channel)
+            self._queue_command(commands.RemoveReceiveDestination, registration_id=owner, channel=command.channel)
         else:
-            self._remove(
+            self._queue_command(
                 commands.RemoveDestinationById,
                 resource_registration_id=owner,
                 destination_registration_id=command.correlation_id,
             )
 
-    def _remove(self, kind: type[Command], **fields: Any) -> None:
-        """Send a command once the buffer has room. Do not wait for its response."""
+    def _queue_command(self, kind: type[Command], **fields: Any) -> None:
+        """Send a command as soon as the buffer has room. Do not wait for its response."""
         correlation_id = self.cnc.to_driver.next_correlation_id()
-        self._removals.append(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
-        self._write_removals()
+        self._queued.append(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
+        self._write_queued()
 
-    def _write_removals(self) -> None:
-        while self._removals and self.cnc.to_driver.write(self._removals[0].TYPE, self._removals[0].encode()):
-            self._removals.popleft()
+    def _write_queued(self) -> None:
+        while self._queued and self.cnc.to_driver.write(self._queued[0].TYPE, self._queued[0].encode()):
+            self._queued.popleft()
 
     def request_cycle(self) -> int:
         """Wake the conductor. When ``cycles`` reaches the returned value, the conductor has handled all current responses."""
@@ -387,7 +387,7 @@ class ClientRegistry:
             resource._release()
             if not resource._is_static:
                 flags = {"flags": commands.REVOKE} if revoke else {}
-                self._remove(resource._removal, registration_id=resource.registration_id, **flags)
+                self._queue_command(resource._removal, registration_id=resource.registration_id, **flags)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
