@@ -27,7 +27,7 @@ from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
 from mainstem.mux.aio_stream import StreamStats
 from mainstem.mux.connection import connection_stats
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Server, ServerAddress
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -200,12 +200,12 @@ def connect(
     ``handler`` is a coroutine function that runs in its own task.
     """
     settings = Settings.of(settings, overrides)
-    address = Address(host, port, path, client_context(ssl, settings), server_hostname)
+    address = ServerAddress(host, port, path, client_context(ssl, settings), server_hostname)
     return Opening(lambda: open_connection(address, settings, handler, timeout), "bymux.aio.connect")
 
 
 async def open_connection(
-    address: Address, settings: Settings, handler: Handler | None, timeout: float | None
+    address: ServerAddress, settings: Settings, handler: Handler | None, timeout: float | None
 ) -> Connection:
     """Connect to an address as the proactive end."""
     connection = Connection(Role.PROACTIVE, settings, handler=handler)

@@ -11,7 +11,7 @@ from mainstem._internal.handler_threads import HandlerThreads
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
 
@@ -255,7 +255,7 @@ def connect(
         ...     print(connection.ping())
     """
     made = Settings.of(settings, overrides)
-    address = Address(host, port, path, client_context(ssl, made), server_hostname)
+    address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Connection:
         return Connection(thread, await aio.open_connection(address, made, _streams(thread, handler), timeout))

@@ -18,7 +18,7 @@ from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, HalfState
 from mainstem.mux.connection import connection_stats, nobody
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class _Attempts:
         else:
             error.args = (f"the request failed: {error}; it was not sent again, because {MAY_BE_EXECUTED}",)
 
-    def timed_out(self, timeout: float, address: Address, *, connected: bool) -> Timeout:
+    def timed_out(self, timeout: float, address: ServerAddress, *, connected: bool) -> Timeout:
         """Return the error of a request that timed out."""
         if self.delivery is not Delivery.NONE:
             what = MAY_BE_EXECUTED
@@ -212,7 +212,7 @@ class Client:
 
     def __init__(
         self,
-        address: Address,
+        address: ServerAddress,
         *,
         settings: Settings | None = None,
         timeout: float | None,
@@ -383,11 +383,11 @@ def connect(
 ) -> Opening[Client]:
     """Connect to a server; see :func:`mainstem.jmux.connect`. Await the result, or use it with ``async with``."""
     settings = Settings.of(settings, overrides)
-    address = Address(host, port, path, client_context(ssl, settings), server_hostname)
+    address = ServerAddress(host, port, path, client_context(ssl, settings), server_hostname)
     return Opening(lambda: open_client(address, settings, timeout), "jmux.aio.connect()")
 
 
-async def open_client(address: Address, settings: Settings, timeout: float | None) -> Client:
+async def open_client(address: ServerAddress, settings: Settings, timeout: float | None) -> Client:
     """Return a client of the server at an address, with its first connection."""
     client = Client(address, settings=settings, timeout=timeout)
     try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointCounters
     from mainstem.jmux.settings import Settings
-    from mainstem.mux.sockets import Address
+    from mainstem.mux.sockets import ServerAddress
 
 # Seconds between attempts. The pause doubles each time, up to the maximum, and is multiplied by a random number in 0.5..1.
 RETRY_FIRST_S = 0.05
@@ -101,7 +101,7 @@ class Pool:
 
     def __init__(
         self,
-        endpoint: Address,
+        endpoint: ServerAddress,
         *,
         settings: Settings,
         timeout: float | None,

@@ -13,7 +13,7 @@ from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def connect(
         ...     print(client.request(b"whole request"))
     """
     made = Settings.of(settings, overrides)
-    address = Address(host, port, path, client_context(ssl, made), server_hostname)
+    address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Client:
         return Client(thread, await aio_client.open_client(address, made, timeout))

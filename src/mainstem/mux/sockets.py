@@ -47,7 +47,7 @@ E = TypeVar("E", bound="BaseConnection")
 
 
 @dataclass(frozen=True)
-class Address:
+class ServerAddress:
     """An address to connect to: TCP (``host``, ``port``) or a Unix socket (``path``), with TLS if ``ssl`` is given."""
 
     host: str | None
@@ -151,7 +151,7 @@ class Address:
 
 
 class _Dial:
-    """One call to `Address.connect`, and the first transport that it opened."""
+    """One call to `ServerAddress.connect`, and the first transport that it opened."""
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
