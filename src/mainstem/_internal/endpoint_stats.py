@@ -8,8 +8,14 @@ may call ``stats``: it reads integers, and copies of collections.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.errors import ClosedError, ConnectionLost, RemoteProtocolError, Timeout
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 @dataclass(slots=True)
@@ -42,11 +48,6 @@ class EndpointCounters:
             self.connections_lost += 1
         else:
             self.connections_failed += 1
-
-    def add(self, other: EndpointCounters) -> None:
-        """Add every counter of another instance."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,12 @@ class EndpointStats:
     handlers_failed: int
     bytes_received: int
     bytes_sent: int
+
+
+def add_counters(total: T, other: T) -> None:
+    """Add every counter of a dataclass to another instance."""
+    for field in fields(total):
+        setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
 
 
 def counters(traffic: EndpointCounters) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.address_prefixes import owner_of
-from mainstem._internal.endpoint_stats import EndpointCounters
+from mainstem._internal.endpoint_stats import EndpointCounters, add_counters
 from mainstem._internal.listening import bind_sockets, find_listening_addresses, given_sockets
 from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
@@ -26,7 +26,7 @@ from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.runner import Runner, logger
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import CID_LENGTH, Settings
-from mainstem.aqueduct.stats import add_counts, connection_stats
+from mainstem.aqueduct.stats import connection_stats
 from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
@@ -286,7 +286,7 @@ class Server(UdpEndpoint):
 
     def _forget(self, runner: Runner) -> None:
         if runner in self._runners:
-            add_counts(self._ended_counts, runner.engine.counts)
+            add_counters(self._ended_counts, runner.engine.counts)
         for cid in self._runners.pop(runner, ()):
             self._by_cid.pop(cid, None)
         if runner not in self._handled:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, counters
-from mainstem.aqueduct.connection_state import ConnectionCounters
+from mainstem._internal.endpoint_stats import EndpointStats, add_counters, counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mainstem._internal.endpoint_stats import EndpointCounters
+    from mainstem.aqueduct.connection_state import ConnectionCounters
     from mainstem.aqueduct.runner import Runner
 
 
@@ -39,11 +40,6 @@ class AqueductStats(EndpointStats):
     unreliable_dropped: int
 
 
-def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
-    for field in fields(ConnectionCounters):
-        setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
-
-
 def connection_stats(
     runners: Iterable[Runner], traffic: EndpointCounters, ended: ConnectionCounters, *, role: str, closed: bool
 ) -> AqueductStats:
@@ -52,7 +48,7 @@ def connection_stats(
     open_runners = [runner for runner in runners if runner.is_open]
     counts = replace(ended)
     for runner in runners:
-        add_counts(counts, runner.engine.counts)
+        add_counters(counts, runner.engine.counts)
     values = counters(traffic) | asdict(counts)
     # The engine counts channel halves, because the runner does not see all of them.
     values["streams_opened"] = values.pop("halves_created")

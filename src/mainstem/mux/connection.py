@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, counters
+from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, add_counters, counters
 from mainstem._internal.tasks import HANDLER_TASK, start_task
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 from mainstem.mux.tls import describe
@@ -272,7 +272,7 @@ class BaseConnection:
 
     def count_into(self, traffic: EndpointCounters) -> None:
         """Count into ``traffic``, the counters of the owning endpoint, from now on, and add everything counted so far to it."""
-        traffic.add(self.traffic)
+        add_counters(traffic, self.traffic)
         self.traffic = traffic
 
     @property
