@@ -98,12 +98,14 @@ class SourceFilter:
         return not self._allow or any(parsed in one for one in self._allow)
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Check the networks, the term length and the rates. A source that exceeds its own rate takes nothing from the total."""
+        """Check the networks, the term length and the rates. A refused stream takes nothing from either rate."""
+        if not self.admits(address) or term_length > self._max_term_length:
+            return False
+        prefix = self._prefixes.prefix_of(address)
         return (
-            self.admits(address)
-            and term_length <= self._max_term_length
-            and (self._rate is None or self._rate.take(self._prefixes.prefix_of(address), now_ns))
+            (self._rate is None or self._rate.has(prefix, now_ns))
             and (self._total is None or self._total.take(ALL_SOURCES, now_ns))
+            and (self._rate is None or self._rate.take(prefix, now_ns))
         )
 
 

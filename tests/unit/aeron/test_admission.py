@@ -41,6 +41,13 @@ def test_the_total_is_limited_and_a_flooder_does_not_exhaust_it() -> None:
     assert not chosen.admits_stream("192.0.2.8", term_length=65536, now_ns=0)
 
 
+def test_a_stream_that_the_total_refuses_leaves_its_address_the_rate() -> None:
+    chosen = SourceFilter(rate=1, burst=1, total_rate=10, total_burst=1)
+    assert chosen.admits_stream("192.0.2.1", term_length=65536, now_ns=0)
+    assert not chosen.admits_stream("192.0.2.2", term_length=65536, now_ns=0)
+    assert chosen.admits_stream("192.0.2.2", term_length=65536, now_ns=NS_PER_SECOND // 10)
+
+
 def test_a_stream_with_too_long_a_term_is_refused() -> None:
     chosen = SourceFilter(max_term_length=1 << 20)
     assert chosen.admits_stream("192.0.2.7", term_length=1 << 20, now_ns=0)
