@@ -64,7 +64,7 @@ def is_json() -> bool:
 def begin() -> None:
     """Set up logging in the format that the environment selects. Raises ConfigurationError if the format is unknown."""
     if _format() not in FORMATS:
-        raise ConfigurationError(f"{VARIABLE}: {_format()!r} is not a log format; accepted: {', '.join(FORMATS)}")
+        raise ConfigurationError(f"{VARIABLE}: unknown log format {_format()!r}; choose one of {', '.join(FORMATS)}")
     if is_json():
         configure(logging.WARNING)
 

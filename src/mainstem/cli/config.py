@@ -91,7 +91,7 @@ def _chosen(which: str) -> list[str]:
     if which == "all":
         return list(KINDS)
     if which not in KINDS:
-        raise ConfigurationError(f"{which!r} has no settings; accepted: {', '.join(KINDS)}, all")
+        raise ConfigurationError(f"{which!r} has no settings; choose one of {', '.join(KINDS)}, all")
     return [which]
 
 

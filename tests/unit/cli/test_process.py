@@ -81,4 +81,4 @@ def test_an_unknown_log_format_is_refused() -> None:
     command = [sys.executable, "-m", "mainstem", "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1
-    assert ended.stderr == "mainstem: MAINSTEM_LOG_FORMAT: 'xml' is not a log format; accepted: text, json\n"
+    assert ended.stderr == "mainstem: MAINSTEM_LOG_FORMAT: unknown log format 'xml'; choose one of text, json\n"
