@@ -147,3 +147,11 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
         for name in named
         if not any((base / name).exists() for base in (ROOT, ROOT / "src/mainstem", ROOT / "src/mainstem/_core"))
     ] == []
+
+
+def test_every_logger_is_documented() -> None:
+    sources = (path.read_text() for path in (ROOT / "src" / "mainstem").rglob("*.py"))
+    found = [name for source in sources for name in re.findall(r"getLogger\(([^)]+)\)", source)]
+    loggers = {name.strip('"') for name in found} - {"quic", "py4j", "mainstem"}
+    documented = set(re.findall(r"`(mainstem(?:\.\w+)*)`", (ROOT / "docs" / "tools.md").read_text()))
+    assert loggers <= documented

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem")
 
 
 def raise_open_files_limit() -> int:

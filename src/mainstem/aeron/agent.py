@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.idle import IdleStrategy
 
-_limit = LogThrottle(logging.getLogger(__name__))
+_limit = LogThrottle(logging.getLogger("mainstem.aeron"))
 
 
 class Agent(Protocol):

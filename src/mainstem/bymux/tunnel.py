@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mainstem.bymux.runner import Runner
     from mainstem.mux.sockets import Server
 
-logger = logging.getLogger("mainstem.bymux.tunnel")
+logger = logging.getLogger("mainstem.bymux")
 
 CONTROL_STREAM = 0
 # Seconds that an accepted connection waits for the tunnel to reconnect.

@@ -31,7 +31,7 @@ from mainstem.cli._process import configure, say, stopping
 from mainstem.duologue import AddressPrefixes, Duologue, Settings
 from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
-logger = logging.getLogger("mainstem.cli.echo")
+logger = logging.getLogger("mainstem.cli")
 app = App(__doc__)
 POLL_S = 0.05  # seconds between a running server's checks whether to stop
 

@@ -67,7 +67,7 @@ __all__ = [
 # Loaded lazily, because only this name needs the extra for encryption.
 __getattr__, __dir__ = lazy_names(__name__, {"ServerKey": "mainstem.duologue.crypto"})
 
-logger = logging.getLogger("mainstem.duologue.server")
+logger = logging.getLogger("mainstem.duologue")
 
 
 class _Changed(Unlocked):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.crypto import ClientHandshake
 
-logger = logging.getLogger("mainstem.duologue.client")
+logger = logging.getLogger("mainstem.duologue")
 
 RESPONSES_AT_ONCE = 10  # on the all-clients channel; most are meant for other clients
 MESSAGES_AT_ONCE = 64

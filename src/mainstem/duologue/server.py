@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("mainstem.duologue.server")
+logger = logging.getLogger("mainstem.duologue")
 
 
 class Duologue(DuologueEnd, BlockingEnd):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.settings import Settings
     from mainstem.duologue.stats import ServerStats
 
-logger = logging.getLogger("mainstem.duologue.server")
+logger = logging.getLogger("mainstem.duologue")
 
 HANDLER_TIMEOUT = 10.0
 """How many seconds a closing server waits for its handlers once their duologues have ended."""

@@ -148,7 +148,7 @@ class PortAllocator:
         self._free.append(port)
 
 
-logger = logging.getLogger("mainstem.duologue.server")
+logger = logging.getLogger("mainstem.duologue")
 
 # -- the server --------------------------------------------------------------------------------------------------------
 

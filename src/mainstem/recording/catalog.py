@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.checksums import FrameChecksum
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 CATALOG_FILE = "archive.catalog"
 CATALOG_VERSION = 3 << 16 | 1 << 8 | 0

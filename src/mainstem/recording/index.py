@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import RecordingDescriptor
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 MAGIC = b"MSPOSN02"
 HEADER_LENGTH = 64

@@ -73,7 +73,7 @@ from mainstem.store.disk import DISK, Disk
 if TYPE_CHECKING:
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 LOCK_FILE = "mainstem-recorder.lock"
 DEFAULT_SEGMENT_LENGTH = 128 << 20

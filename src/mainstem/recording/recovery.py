@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mainstem.recording.index import IndexEntry
     from mainstem.store.disk import Disk
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 # Kernels write changes to the device within half a minute; a busy device takes longer.
 SETTLED_NS = 600 * NS_PER_SECOND

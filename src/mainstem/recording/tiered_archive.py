@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = LogThrottle(logging.getLogger(__name__))
+log = LogThrottle(logging.getLogger("mainstem.recording"))
 
 
 class TieredArchive:

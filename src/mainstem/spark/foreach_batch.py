@@ -236,7 +236,7 @@ def _checked(query_id: str) -> str:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 
 class BatchWriter:

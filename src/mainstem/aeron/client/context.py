@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.command.responses import OnPublicationError
 
-_limit = LogThrottle(logging.getLogger(__name__))
+_limit = LogThrottle(logging.getLogger("mainstem.aeron.client"))
 
 
 def log_error(error: BaseException) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.driver.settings import DriverSettings
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 CGROUP = "/proc/self/cgroup"
 CGROUP_MOUNT = "/sys/fs/cgroup"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.files import Files
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 
 def claim_directory(

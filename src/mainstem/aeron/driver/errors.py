@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 # Limit on the sources that have their own entry in the error log, per kind of error. In a small log the limit is lower, so that
 # entries of LONG_ENTRY bytes, such as those of refusals, take at most an eighth of the log.

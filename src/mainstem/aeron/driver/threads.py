@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.counters import SystemCounters
     from mainstem.aeron.driver.settings import DriverSettings
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 # How long ``close`` waits for a thread, which can be stuck in a call that never returns.
 JOIN_TIMEOUT_S = 10.0

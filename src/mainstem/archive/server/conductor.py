@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     _Handler = Callable[["ArchiveConductor", ControlSession, Message], int | None]
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 _limit = LogThrottle(log)
 
 _REQUESTS = ("Request", "Request2", "ChallengeResponse")  # suffixes of the names of requests

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.access import Authenticator
     from mainstem.archive.server.settings import ArchiveSettings
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 
 PROTOCOL_VERSION = 1 << 16 | 12 << 8
 PROTOCOL_MAJOR = 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.replays import ReplaySession
     from mainstem.recording.catalog import RecordingDescriptor
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 
 _LENGTH = struct.Struct("<i")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.writer import RecordingWriter
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 
 POSITION_COUNTER = 100
 LONG_RUN = 128 << 10  # bytes; after a write of at least this length, more may be available

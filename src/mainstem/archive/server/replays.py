@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.recordings import RecordingSession
     from mainstem.recording.catalog import RecordingDescriptor
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 
 COUNTER_ALLOCATED = 1
 _PLACE = struct.Struct("<4i")  # term offset, session id, stream id and term id, at offset 8 of a frame's header

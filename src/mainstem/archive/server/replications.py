@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.recordings import RecordingSession, RecordingSubscription
     from mainstem.recording.catalog import RecordingDescriptor
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.archive")
 
 POLL_INTERVAL_NS = 100 * NS_PER_MS  # how often the source's messages are read while no request is pending
 JOIN_ATTEMPTS = 3  # requests for the source's recorded position that may time out before the live stream is joined

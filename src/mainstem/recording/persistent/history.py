@@ -71,7 +71,7 @@ class MessageBatch:
         return record_batch(self.columns, self.rows).slice(first, last - first)
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 ROWS_PER_BATCH = 4096
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainstem.recording.shipping.status import ShippingStats
     from mainstem.store import Store, StoredFile
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 T = TypeVar("T")
 

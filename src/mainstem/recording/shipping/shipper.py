@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from mainstem.store import Store
     from mainstem.store.disk import Disk
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.recording")
 
 DEFAULT_ROLL_AFTER_NS = 10 * NS_PER_SECOND
 # Large enough that the cost of a request hardly matters, and small enough that a few chunks fit into the memory of a small machine.

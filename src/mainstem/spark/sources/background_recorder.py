@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 IDLE_S = 0.0005
 # Long enough for a busy media driver to respond to a new client.

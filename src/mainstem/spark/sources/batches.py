@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.schema import Names
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 # By this many tasks, a worker has imported everything, including modules that Spark loads late.
 FREEZING_TASKS = 4

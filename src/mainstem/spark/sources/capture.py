@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import CapturePartition, FrameSelection
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 
 @dataclass

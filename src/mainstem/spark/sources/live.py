@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.planning import Planner
     from mainstem.spark.sources.schema import Names
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 RUN = "run"
 NOTHING_READ = Offset().as_json()

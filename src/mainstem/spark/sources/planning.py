@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.options import RecordingOptions, Where
     from mainstem.spark.sources.schema import Names
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 # The number of readers that a plan keeps open. From trigger to trigger, mostly the same recordings grow.
 MAX_READERS = 64

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mainstem.spark")
 
 SUFFIX = ".skipped"
 # A larger directory would be slow to list. Further ranges are only logged.

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 # How long to wait before polling again while a record is claimed but not committed. A client usually commits it soon, without a
 # notification, but a client that died blocks the buffer for seconds.

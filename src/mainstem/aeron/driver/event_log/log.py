@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.command.wire import Message
     from mainstem.aeron.driver.settings import DriverSettings
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mainstem.aeron.driver")
 
 STANDARD_ERROR = 2
 MAX_DETAIL = 4096  # maximum characters of detail in a line, so that a long channel doesn't fill the log
