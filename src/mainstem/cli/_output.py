@@ -63,7 +63,7 @@ def console() -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a listing. The table, JSON, CSV, the help and the reference page are made from it.
+    """A column of a listing. The table, the help, the reference page, and the JSON and CSV of ``print_rows`` are made from it.
 
     Cells are numbers (``right``), ids (``id``, without thousands separators) and names (``left``), which are always shown in full,
     or text, which is shortened (``cut``) or wrapped (``wrap``).

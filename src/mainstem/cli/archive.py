@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.archive import RecordingSignal, Signal, SourceLocation
 from mainstem.archive import connect as connect_archive
 from mainstem.archive.server import ArchiveServer, ArchiveSettings, CredentialTable
-from mainstem.cli import _process
+from mainstem.cli import _process, recordings
 from mainstem.cli._drivers import connect
 from mainstem.cli._options import (
     ID,
@@ -29,6 +29,7 @@ from mainstem.cli._options import (
     ChannelOption,
     ConfigOption,
     CountOption,
+    CsvOption,
     FollowOption,
     Group,
     JsonOption,
@@ -46,9 +47,8 @@ from mainstem.cli._options import (
     size,
     time_ns,
 )
-from mainstem.cli._output import console, number, print_json, print_table, table_of
+from mainstem.cli._output import console, number, print_json, print_rows, print_table, table_of
 from mainstem.cli._process import say, stopping
-from mainstem.cli.recordings import COLUMNS, recording_row
 from mainstem.cli.sub import Printing, Reader
 from mainstem.errors import ArchiveError, ConfigurationError, ConnectionLost, Delivery, Timeout
 
@@ -195,20 +195,20 @@ def serve(
             raise server.error
 
 
-LISTED = tuple(
-    replace(column, meaning="growing or ended.") if column.name == "state" else column
-    for column in COLUMNS
-    if column.name not in ("archive", "host", "messages")
+TABLE, COLUMNS = (
+    tuple(column for column in columns if column.name not in ("archive", "host", "messages"))
+    for columns in (recordings.TABLE, recordings.COLUMNS)
 )
 
 
-@app.command("ls", columns=LISTED)
+@app.command("ls", columns=COLUMNS)
 def list_recordings(
     *,
     stream: StreamOption = None,
     channel: ChannelOption = "",
     since: SinceOption = "",
     until: UntilOption = "",
+    as_csv: CsvOption = False,
     as_json: JsonOption = False,
     connection: Connection,
 ) -> None:
@@ -219,8 +219,9 @@ def list_recordings(
     limits = [_epoch_ms(text, name) for text, name in ((since, "--since"), (until, "--until"))]
     with connection.open() as client:
         found = client.list_recordings(timeout=connection.limit)
-        rows = [_row(client, each, connection.limit) for each in found if _is_chosen(each, stream, channel, *limits)]
-    print_json(rows) if as_json else print_table(console(), table_of(LISTED, rows))
+        rows = [_listed(client, each, connection.limit) for each in found if _is_chosen(each, stream, channel, *limits)]
+    if not print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv):
+        print_table(console(), table_of(TABLE, rows))
 
 
 @app.command("start")
@@ -484,11 +485,10 @@ def _is_chosen(
     )
 
 
-def _row(client: Client, recording: RecordingDescriptor, timeout: float | None) -> dict[str, Any]:
-    row = recording_row(recording) | {"source": recording.source_identity}
-    if recording.stop_position < 0:
-        row["end_position"] = client.max_recorded_position(recording.recording_id, timeout=timeout)
-    return row
+def _listed(client: Client, d: RecordingDescriptor, timeout: float | None) -> recordings.Listed:
+    grows = d.stop_position < 0
+    end = client.max_recorded_position(d.recording_id, timeout=timeout) if grows else d.stop_position
+    return recordings.Listed(descriptor=d, start_position=d.start_position, end_position=end)
 
 
 def _recording(client: Client, recording_id: int, timeout: float | None) -> RecordingDescriptor:

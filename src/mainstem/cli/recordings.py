@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,6 +24,7 @@ from mainstem.aeron.tools.log_walk import decode_frame
 from mainstem.cli._options import (
     ID,
     App,
+    CsvOption,
     FrameLimitOption,
     JsonOption,
     LocationArgument,
@@ -39,7 +40,7 @@ from mainstem.cli._options import (
     store_options,
     time_ns,
 )
-from mainstem.cli._output import Column, console, moment, pick, print_json, print_table, table_of
+from mainstem.cli._output import Column, console, moment, pick, print_json, print_rows, print_table, row_of, table_of
 from mainstem.cli._process import say, stopping
 from mainstem.cli.log import frame_row, show_frames
 from mainstem.errors import ConfigurationError, RecordingError
@@ -66,31 +67,94 @@ from mainstem.recording.verify import Problem, find_directory_problems, find_sta
 from mainstem.store import is_url, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mainstem.aeron.tools.log_walk import LogFrame
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.manifest import ShippedRecording
     from mainstem.recording.shipping.retention import Limit
 
 app = App(__doc__)
-COLUMNS = (
-    Column("archive", meaning="The archive's id, or its end.", show=lambda row: row["archive"][-40:]),
-    Column("host", meaning="The host that recorded.", show=lambda row: row["host"] or "-"),
-    Column("recording_id", "id", "The recording id.", "id"),
-    Column("stream_id", "id", "The stream id.", "stream"),
-    Column("session_id", "id", "The session id.", "session"),
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A row of a listing: a recording's descriptor, and what its archive knows beyond that."""
+
+    descriptor: RecordingDescriptor
+    start_position: int
+    end_position: int
+    archive: Archive | None = None  # None in `mainstem archive ls`, which lists one archive
+    messages: int | None = None
+    mark: str = ""  # invalid or deleted, if its catalog marks it so
+
+    @property
+    def state(self) -> str:
+        return self.mark or ("growing" if self.descriptor.stop_position < 0 else "ended")
+
+
+def _of_descriptor(value: Callable[[RecordingDescriptor], Any]) -> Callable[[Listed], Any]:
+    return lambda row: value(row.descriptor)
+
+
+def _of_shipped(value: Callable[[ShippedRecording], Any]) -> Callable[[Listed], Any]:
+    return lambda row: value(cast("ShippedArchive", row.archive).entry(row.descriptor.recording_id))
+
+
+def _second(epoch_ms: int) -> str:
+    return moment(epoch_ms)[:19] if epoch_ms >= 0 else "-"
+
+
+# `mainstem archive ls` lists these too, except the archive, its host, and the messages.
+TABLE = (
+    Column(
+        "archive",
+        meaning="The archive's id, or its end.",
+        cell=lambda row: row.archive.archive_id,
+        show=lambda row: row.archive.archive_id[-40:],
+    ),
+    Column("host", meaning="The host that recorded.", cell=lambda row: row.archive.host),
+    Column("recording_id", "id", "The recording id.", "id", cell=_of_descriptor(lambda d: d.recording_id)),
+    Column("stream_id", "id", "The stream id.", "stream", cell=_of_descriptor(lambda d: d.stream_id)),
+    Column("session_id", "id", "The session id.", "session", cell=_of_descriptor(lambda d: d.session_id)),
     Column("start_position", "right", "The position at which it begins.", "start"),
     Column("end_position", "right", "The position up to which it can be read.", "end"),
     Column("messages", "right", "How many messages it has, if it has an index."),
-    Column("state", meaning="growing, ended, or, with --all-states, invalid or deleted."),
+    Column("state", meaning="growing or ended; invalid or deleted if its catalog marks it so."),
     Column(
         "start_timestamp",
         meaning="When it started.",
         heading="started",
-        show=lambda row: moment(row["start_timestamp"])[:19],
+        cell=_of_descriptor(lambda d: d.start_timestamp),
+        show=_of_descriptor(lambda d: _second(d.start_timestamp)),
     ),
-    Column("channel", "cut", "The channel."),
+    Column("channel", "cut", "The channel.", cell=_of_descriptor(lambda d: d.original_channel)),
+)
+COLUMNS = (
+    *TABLE,
+    Column(
+        "stop_timestamp",
+        cell=_of_descriptor(lambda d: d.stop_timestamp),
+        show=_of_descriptor(lambda d: _second(d.stop_timestamp)),
+    ),
+    Column("source", cell=_of_descriptor(lambda d: d.source_identity)),
+)
+DETAILS = (
+    *COLUMNS,
+    Column("term_length", "right", cell=_of_descriptor(lambda d: d.term_buffer_length)),
+    Column("segment_length", "right", cell=_of_descriptor(lambda d: d.segment_file_length)),
+    Column("mtu", "right", cell=_of_descriptor(lambda d: d.mtu_length)),
+    Column("segments", "right", cell=lambda row: len(row.archive.segments(row.descriptor))),
+)
+SHIPPED_DETAILS = (
+    *DETAILS,
+    Column("objects", "right", cell=_of_shipped(lambda entry: entry.tree.count)),
+    Column("bytes", "right", cell=_of_shipped(lambda entry: entry.tree.nbytes)),
+    Column(
+        "recorded_until",
+        cell=_of_shipped(lambda e: moment(e.recorded_ns // NS_PER_MS) if e.recorded_ns > 0 else None),
+    ),
 )
 
 GracePeriodOption = Annotated[
@@ -144,13 +208,16 @@ class Archives:
 
 
 @app.command("ls", columns=COLUMNS)
-def list_recordings(where: Archives, everything: AllStatesOption = False, as_json: JsonOption = False) -> None:
+def list_recordings(
+    where: Archives, everything: AllStatesOption = False, as_csv: CsvOption = False, as_json: JsonOption = False
+) -> None:
     """List the recordings at a location.
 
     Example: mainstem recordings ls s3://bucket/tides
     """
-    rows = [row for each in where.open() for row in _rows(each, everything)]
-    print_json(rows) if as_json else print_table(console(), table_of(COLUMNS, rows))
+    rows = [row for each in where.open() for row in _listed(each, everything)]
+    if not print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv):
+        print_table(console(), table_of(TABLE, rows))
 
 
 @app.command("show")
@@ -162,27 +229,25 @@ def show(
     Example: mainstem recordings show tides --recording 0
     """
     result = []
-    archives = where.open(None if everything else recording)
-    for each in archives:
-        rows = _rows(each, everything, details=True)
-        chosen = [row for row in rows if recording in (None, row["recording_id"])]
-        result.append(_archive_row(each) | {"recordings": chosen})
+    for each in where.open(None if everything else recording):
+        rows = [row for row in _listed(each, everything) if recording in (None, row.descriptor.recording_id)]
+        result.append((_archive_row(each), SHIPPED_DETAILS if isinstance(each, ShippedArchive) else DETAILS, rows))
     if as_json:
-        print_json(result)
+        print_json(
+            [archive | {"recordings": [row_of(columns, row) for row in rows]} for archive, columns, rows in result]
+        )
         return
     out = console()
-    for shown in result:
-        out.print(f"archive {shown['archive']}", style="bold", soft_wrap=True)
-        for name, value in shown.items():
-            if name not in ("archive", "recordings"):
+    for archive, columns, rows in result:
+        out.print(f"archive {archive['archive']}", style="bold", soft_wrap=True)
+        for name, value in archive.items():
+            if name != "archive":
                 out.print(f"  {name}: {value}", soft_wrap=True)
-        for row in shown["recordings"]:
-            out.print(f"  recording {row['recording_id']}", style="bold", soft_wrap=True)
-            for name, value in row.items():
-                if name not in ("archive", "host", "recording_id"):
-                    out.print(
-                        f"    {name}: {value:,}" if isinstance(value, int) else f"    {name}: {value}", soft_wrap=True
-                    )
+        for row in rows:
+            out.print(f"  recording {row.descriptor.recording_id}", style="bold", soft_wrap=True)
+            for column in columns:
+                if column.name not in ("archive", "host", "recording_id"):
+                    out.print(f"    {column.name}: {column.text(row)}", soft_wrap=True)
 
 
 @app.command("verify")
@@ -499,21 +564,6 @@ def _chosen(archive: Archive, recording: int | None) -> list[RecordingDescriptor
     return [each for each in archive.recordings() if recording in (None, each.recording_id)]
 
 
-def recording_row(descriptor: Any) -> dict[str, Any]:
-    """Convert a recording's descriptor for JSON."""
-    return {
-        "recording_id": descriptor.recording_id,
-        "stream_id": descriptor.stream_id,
-        "session_id": descriptor.session_id,
-        "channel": descriptor.original_channel,
-        "start_position": descriptor.start_position,
-        "end_position": descriptor.stop_position,
-        "state": "growing" if descriptor.stop_position < 0 else "ended",
-        "start_timestamp": descriptor.start_timestamp,
-        "stop_timestamp": descriptor.stop_timestamp,
-    }
-
-
 def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) -> None:
     if as_json:
         print_json(rows)
@@ -524,44 +574,23 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
         say(empty)
 
 
-def _rows(archive: Archive, everything: bool, *, details: bool = False) -> list[dict[str, Any]]:
-    rows = [_row(archive, d) | (_details(archive, d) if details else {}) for d in archive.recordings()]
+def _listed(archive: Archive, everything: bool) -> Iterator[Listed]:
+    for d in archive.recordings():
+        with RecordingReader(archive, d) as reader:
+            start, end = reader.start_position, reader.end_position()
+            # Without an index, this would have to read all frames.
+            messages = reader.messages_before(end) if reader.index is not None else None
+        yield Listed(descriptor=d, start_position=start, end_position=end, archive=archive, messages=messages)
     if everything and isinstance(archive, DirectoryArchive) and archive.directory is not None:
         for entry in read_entries(archive.directory):
-            if entry.descriptor is not None and entry.state != STATE_VALID:
-                row = _described(archive, entry.descriptor) | {"state": entry.state_name}
-                rows.append(row | (_details(archive, entry.descriptor) if details else {}))
-    return rows
-
-
-def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
-    with RecordingReader(archive, d) as reader:
-        start, end = reader.start_position, reader.end_position()
-        # Without an index, this would have to read all frames.
-        messages = reader.messages_before(end) if reader.index is not None else None
-    return _described(archive, d) | {"start_position": start, "end_position": end, "messages": messages}
-
-
-def _described(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
-    return {"archive": archive.archive_id, "host": archive.host, **recording_row(d), "messages": None}
-
-
-def _details(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "source": d.source_identity,
-        "term_length": d.term_buffer_length,
-        "segment_length": d.segment_file_length,
-        "mtu": d.mtu_length,
-        "segments": len(archive.segments(d)),
-    }
-    if isinstance(archive, ShippedArchive):
-        entry = archive.entry(d.recording_id)
-        details |= {
-            "objects": entry.tree.count,
-            "bytes": entry.tree.nbytes,
-            "recorded_until": moment(entry.recorded_ns // NS_PER_MS) if entry.recorded_ns > 0 else None,
-        }
-    return details
+            if (marked := entry.descriptor) is not None and entry.state != STATE_VALID:
+                yield Listed(
+                    descriptor=marked,
+                    start_position=marked.start_position,
+                    end_position=marked.stop_position,
+                    archive=archive,
+                    mark=entry.state_name,
+                )
 
 
 def _archive_row(archive: Archive) -> dict[str, Any]:

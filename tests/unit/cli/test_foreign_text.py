@@ -112,10 +112,10 @@ def texts_with(part: str, document: object) -> list[str]:
     return [document] if isinstance(document, str) and part in document else []
 
 
-@pytest.mark.parametrize("command", ["ls", "show"])
-def test_recordings_are_shown_printable(command: str, tmp_path: Path, run: Callable[..., str]) -> None:
+@pytest.mark.parametrize("command", [["ls"], ["ls", "--csv"], ["show"]], ids=" ".join)
+def test_recordings_are_shown_printable(command: list[str], tmp_path: Path, run: Callable[..., str]) -> None:
     make_recordings(tmp_path, 1, channel=CHANNEL)
-    check(run("recordings", command, str(tmp_path)), "aeron:udp")
+    check(run("recordings", *command, str(tmp_path)), "aeron:udp")
 
 
 def test_log_lines_are_printable(capsys: pytest.CaptureFixture[str]) -> None:

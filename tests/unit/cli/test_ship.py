@@ -48,26 +48,6 @@ def locations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path,
     return station.directory, store
 
 
-def test_ls_and_show_list_a_store_and_a_directory(
-    locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory, store = locations
-    for where in (directory, store):
-        code, out, _ = run(capsys, "recordings", "ls", where, "--json")
-        (row,) = json.loads(out)
-        with open_recording(directory, 0) as reader:
-            assert (code, row["end_position"], row["state"]) == (0, reader.end_position(), "ended")
-        assert row["messages"] == 480
-        code, out, _ = run(capsys, "recordings", "ls", where)
-        assert f"{row['end_position']:,}" in out
-        code, out, _ = run(capsys, "recordings", "show", where)
-        assert f"end_position: {row['end_position']:,}" in out
-    code, out, _ = run(capsys, "recordings", "show", store, "--json")
-    (archive,) = json.loads(out)
-    assert archive["manifest"] >= 2
-    assert archive["recordings"][0]["objects"] > 8
-
-
 def test_verify_exits_with_1_if_an_object_has_changed(
     locations: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
