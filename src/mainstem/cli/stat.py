@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.reading import DirectoryReader
     from mainstem.aeron.tools.snapshot import Snapshot
 
+COLUMNS = (
+    Column("id", "id", "The counter id."),
+    Column("value", "right", "Its value."),
+    Column("label", "cut", "What it counts, and of which stream or client."),
+)
+
 
 def run(
     inspection: Inspection,
@@ -53,16 +59,16 @@ def run(
         nonlocal before
         now = take_snapshot(reader)
         chosen = [c for c in now.counters if selection.matches(c)]
+        rows = [counter_row(c) for c in chosen]
         if inspection.as_json:
-            print_json(snapshot_header(now) | {"counters": [counter_row(c) for c in chosen]})
+            print_json(snapshot_header(now) | {"counters": rows})
         else:
             print_header(out, now)
-            columns = [Column("counter_id", "id", heading="id"), Column("value", "right"), Column("label", "cut")]
+            columns = list(COLUMNS)
             if inspection.watch:
-                rising = rates(before, now, chosen)
-                shown = {own: rate(per_second) for own, per_second in rising.items()}
-                columns.insert(2, Column("rate", "right", show=lambda counter: shown.get(counter.counter_id, "")))
-            print_table(out, table_of(columns, chosen))
+                shown = {own: rate(per_second) for own, per_second in rates(before, now, chosen).items()}
+                columns.insert(2, Column("rate", "right", show=lambda row: shown.get(row["id"], "")))
+            print_table(out, table_of(columns, rows))
         before = now
 
     inspection.run(show)

@@ -19,9 +19,13 @@ from mainstem.aeron.directory import loss_report_path, publication_path
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.loss_report import LossReport
+from mainstem.cli import _drivers
+from mainstem.cli._output import console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
 CHANNEL = "aeron:udp?endpoint=localhost:20121"
 STAMP_MS = 1_800_000_000_000
@@ -81,6 +85,24 @@ def test_stat_as_json_has_the_selected_counters(run: Callable[..., str]) -> None
     assert found["pid"] == 77
     (row,) = found["counters"]
     assert (row["type"], row["value"], row["session_id"], row["stream_id"]) == ("snd-pos", 1024, 3, 4)
+
+
+def test_a_watched_counter_that_rises_has_its_rate(
+    run: Callable[..., str], driver: DriverFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show_twice(show: Callable[[Console], None], *, watch: bool, **_: object) -> None:
+        assert watch
+        show(console())
+        driver.counters.cell(1).set(1024 + 1_000_000_000)
+        show(console())
+
+    monkeypatch.setattr(_drivers, "show_again", show_twice)
+    lines = [line.split() for line in run("stat", "--watch").splitlines() if "heartbeat" not in line]
+    before, after = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    assert before[0] == after[0] == ["id", "value", "rate", "label"]
+    assert [line[:2] for line in after[1:3]] == [["0", "4,096"], ["1", "1,000,001,024"]]
+    assert [any(cell.endswith("/s") for cell in line) for line in before[1:]] == [False] * 4
+    assert [line[2].endswith("/s") for line in after[1:]] == [False, True, False, False]
 
 
 def test_stat_rejects_an_invalid_regular_expression(driver: DriverFiles, capsys: pytest.CaptureFixture[str]) -> None:
