@@ -33,8 +33,10 @@ class Event(Enum):
     format for the fields that `EventLog.note` gets. The line of a command or response lists the record's fields instead: the word
     for each is its name in camel case, or the word after ``=``. ``frame_text`` formats frames.
 
-    To add an event, add a row here, and call ``note`` where it happens: of `Resources` in the conductor, of `EventLog` elsewhere.
-    ``make generate`` documents it; test it in tests/unit/aeron/driver/event_log/test_event_log.py.
+    To add an event, add a row here, at the end if the reference does not have it, and call ``note`` where it happens: of
+    `Resources` in the conductor, of `EventLog` elsewhere. ``note`` drops events that were not chosen. ``make generate`` documents
+    the event; test it in tests/unit/aeron/driver/event_log/test_event_log.py. An event without a number needs nothing else. One
+    with a number is also compared with the reference's, in test_event_names.py and tests/interop/test_event_log.py.
     """
 
     def __init__(self, number: int | None, when: str, line: str, record: type[Message] | None = None) -> None:
@@ -160,7 +162,7 @@ class Event(Enum):
         "an image's publication was revoked",
         "revokedPos={position} " + _STREAM + " channel={channel}",
     )
-    # Records that the reference does not log, with its words for the same fields of other records.
+    # Events that the reference does not have. A record's line has its words for the same fields of other records.
     CMD_IN_ADD_STATIC_COUNTER = (
         None,
         _COMMAND,
