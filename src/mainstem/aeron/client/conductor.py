@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.context import ClientContext
     from mainstem.aeron.cnc import CncFile
 
-KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
+HEARTBEAT_INTERVAL_NS = 500 * NS_PER_MS
 BUSY_SLEEP_S = 0.001  # how long the conductor sleeps while a command is pending
-RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the keepalive
+RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the heartbeat
 
 
 class ClientConductor(ClientRegistry):
@@ -36,7 +36,7 @@ class ClientConductor(ClientRegistry):
         self._receiver = cnc.receiver()
         self._inter_service_timeout_ns = cnc.client_liveness_timeout_ns
         self._heartbeat_id = -1
-        self._last_work_ns = self._next_keepalive_ns = now_ns
+        self._last_work_ns = self._next_heartbeat_ns = now_ns
 
     def do_work(self, now_ns: int) -> int:
         """Run one duty cycle. Raises AgentTerminated once the client has ended."""
@@ -51,10 +51,10 @@ class ClientConductor(ClientRegistry):
                 self._on_overrun()
             if work < RESPONSES_PER_CYCLE:
                 self.cycles += 1
-            if now_ns >= self._next_keepalive_ns:
-                self._next_keepalive_ns = now_ns + KEEPALIVE_INTERVAL_NS
+            if now_ns >= self._next_heartbeat_ns:
+                self._next_heartbeat_ns = now_ns + HEARTBEAT_INTERVAL_NS
                 self._check_driver()
-                self._keep_alive()
+                self._write_heartbeat()
                 work += 1
             self._expire_operations()
             self._write_queued()
@@ -128,7 +128,7 @@ class ClientConductor(ClientRegistry):
                 )
             )
 
-    def _keep_alive(self) -> None:
+    def _write_heartbeat(self) -> None:
         """Update the heartbeat counter, which the driver allocates when it handles this client's first command."""
         if self.closed:
             return

@@ -62,7 +62,7 @@ class Clients:
         return session
 
     def on_keepalive(self, command: ClientKeepalive, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """Handle CLIENT_KEEPALIVE, the heartbeat of older clients."""
+        """Handle CLIENT_KEEPALIVE, the heartbeat of clients that do not write the counter."""
         session = self._sessions.get(command.client_id)
         if session is not None:
             session.heartbeat.set_release(self._resources.clock.epoch_ms())
@@ -75,6 +75,7 @@ class Clients:
             session.heartbeat.set_release(0)
 
     def on_timer(self) -> None:
+        """Reap clients that have closed or timed out. Runs once per timer interval."""
         now_ms = self._resources.clock.epoch_ms()
         for session in list(self._sessions.values()):
             if session.closed or now_ms > session.heartbeat.get_acquire() + self._liveness_timeout_ms:
