@@ -63,7 +63,7 @@ class MemoryNetwork:
             receive_buffer_length=min(request.so_rcvbuf or BUFFER_LENGTH, self.longest_buffer),
             send_buffer_length=request.so_sndbuf or BUFFER_LENGTH,
             reconnect=lambda to: setattr(made, "connected_to", to.packed),
-            release=lambda: self._sockets.pop(address, None),  # type: ignore[arg-type,return-value]
+            release=lambda: self._sockets.pop(address, None),  # type: ignore[arg-type]
         )
 
     def resolve(self, host: str) -> str:
@@ -75,9 +75,9 @@ class MemoryNetwork:
     def interfaces(self) -> Sequence[NetworkInterface]:
         return LITERAL_RESOLVER.interfaces()
 
-    def peer(self, port: int) -> Peer:
+    def peer(self, port: int, host: str = "127.0.0.1") -> Peer:
         """Return a socket for the test itself."""
-        address = InetAddress("127.0.0.1", port)
+        address = InetAddress(host, port)
         return self._peers.setdefault(address, Peer(address))
 
     def send(self, source: Peer, to: InetAddress, datagram: bytes) -> None:

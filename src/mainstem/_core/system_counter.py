@@ -3,8 +3,12 @@
 The driver allocates them first and in this order, so an id is also an index into the table of values (docs/protocols/aeron.md,
 8.6). ``tools/backend/core_stubs.py`` generates ``system_counter.pxd`` from this file. Compiled code counts with
 ``add_to_counter(self.cells, SYSTEM_BYTES_SENT, n)``, sender and receiver with ``self._count(SystemCounter.BYTES_SENT)``, the
-conductor with ``SystemCounters.increment``. ``mainstem stat``, the metrics and docs/reference/counters.md follow the table.
-A counter of Mainstem's own goes at the end. If its rise is a fault, ``aeron/tools/driver_warnings.py`` lists it too.
+conductor with ``Resources.count``. Count a frame in compiled code if that sees it, even if Python handles it afterward: the event
+that brings it to Python is lost if the buffer of events is full. tests/unit/_core/test_paths.py tests the counts of compiled code,
+tests/unit/aeron/driver those of Python.
+
+``mainstem stat``, the metrics and docs/reference/counters.md follow the table. A counter of Mainstem's own goes at the end; no
+other test or page lists these. If its rise is a fault, ``aeron/tools/driver_warnings.py`` lists it too.
 
 The build runs this file without the package, so it imports only the standard library.
 """
@@ -76,7 +80,7 @@ class SystemCounter(DescribedId):
     POSSIBLE_TTL_ASYMMETRY = (
         21,
         "Possible TTL Asymmetry",
-        "setups whose time to live is greater than the receiver's own",
+        "SETUPs whose time to live is greater than the receiver's own",
     )
     CONTROLLABLE_IDLE_STRATEGY = 22, "ControllableIdleStrategy status", "the state of the controllable idle strategy"
     LOSS_GAP_FILLS = 23, "Loss gap fills", "gaps filled with padding rather than repaired, on unreliable streams"
@@ -126,8 +130,8 @@ class SystemCounter(DescribedId):
     # Counters that the reference does not have. Their ids follow the reference's, so a newer reference moves them.
     ENDPOINT_FILTER_REFUSALS = (
         46,
-        "Streams refused by the endpoint filter",
-        "streams, and datagrams of unknown streams, that it refused",
+        "Endpoint filter refusals",
+        "times that the filter refused a SETUP, repeats too, or a sender of data; not a number of streams",
     )
 
 

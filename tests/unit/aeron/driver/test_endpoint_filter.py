@@ -72,6 +72,23 @@ def test_an_address_starts_streams_only_at_its_rate() -> None:
         assert count(driver.cycle(), responses.OnAvailableImage) == 1
 
 
+def test_a_refused_sender_of_an_image_is_counted_and_not_connected() -> None:
+    with closing(InvokedDriver(endpoint_filter_deny="127.9.0.0/16")) as driver:
+        assert images(driver, setup(1))[0] == 1
+        assert refusals(driver) == 0
+        stranger = driver.network.peer(30_002, "127.9.0.1")
+        for _ in range(2):  # in one cycle, so the sender is checked once
+            driver.network.send(stranger, ADDRESS, heartbeat(1))
+        driver.cycle()
+        assert refusals(driver) == 1
+        driver.network.send(stranger, ADDRESS, setup(1))
+        driver.cycle()
+        assert refusals(driver) == 2
+        driver.run(1.0)
+        assert driver.network.peer(30_001).take()
+        assert stranger.take() == []
+
+
 def test_a_term_above_the_limit_is_refused() -> None:
     with closing(InvokedDriver(endpoint_filter_max_term_length=1 << 16)) as driver:
         assert images(driver, setup(1, term_length=1 << 17), setup(2))[0] == 1

@@ -2,19 +2,21 @@
 
 Theory of operation
 -------------------
-The compiled receive path finds a datagram's image by session and stream. It reports datagrams without an image to the dispatcher,
-once per batch, and also all SETUPs. For each (stream, session), the dispatcher decides whether to request a SETUP, create an
-image, or ignore the session for a while.
+The compiled receive path finds a datagram's image by session and stream. It drops malformed SETUPs, and data and SETUPs of
+streams without a subscription. It reports the other SETUPs, and once per batch the data of sessions without an image, except data
+that ends its stream. The receiver itself handles sessions that have an image. For each other (stream, session), the dispatcher
+decides whether to request a SETUP, create an image, or ignore the session for a while.
 
-The dispatcher owns two tables of the compiled endpoint. ``interests`` holds the subscribed streams; the compiled path drops data
-of all other streams. ``silences`` holds the sessions that the dispatcher has decided about, with the time until which the compiled
-path doesn't report their data again. Each entry of ``_sessions`` has an entry in ``silences`` with the same time.
+The dispatcher owns two tables of the compiled endpoint. ``interests`` holds the streams with a subscription to any of their
+sessions, because a subscription may name one session. Which sessions are subscribed to, only the dispatcher knows
+(``has_subscription``). ``silences`` holds the sessions that the dispatcher has decided about, with the time until which the
+compiled path doesn't report their data again. Each entry of ``_sessions`` has an entry in ``silences`` with the same time.
 
 A session without an image is in one of these states, or in none:
 
   none ──data──► PENDING_SETUP ──SETUP──► INIT_IN_PROGRESS ──image created──► none: the compiled path now finds the image
     │                                        └──conductor refused──► none
-    ├──data or SETUP without a subscription──► NO_INTEREST, until a subscription to the stream is added
+    ├──data or SETUP of a session without a subscription──► NO_INTEREST, until a subscription to the stream is added
     ├──the endpoint filter refused the source──► REFUSED: data is ignored for a second, SETUPs are not
     └──image removed──► COOL_DOWN: late data must not create the image again
 
