@@ -1,4 +1,4 @@
-"""Checks of limits and times that an application sets: valid ones are kept exactly, others rejected by name."""
+"""Limits of integers, and checks of an application's numbers and times: valid ones are kept exactly, others rejected by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_INT = (1 << 63) - 1
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
-def check_int(values: Mapping[str, object], *, min_value: int, max_value: int = MAX_INT) -> None:
+def check_int(values: Mapping[str, object], *, min_value: int, max_value: int = INT64_MAX) -> None:
     """Raise ConfigurationError unless each value is an ``int`` from ``min_value`` to ``max_value``."""
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
-            limits = f">= {min_value}" if max_value == MAX_INT else f"from {min_value} to {max_value}"
+            limits = f">= {min_value}" if max_value == INT64_MAX else f"from {min_value} to {max_value}"
             raise ConfigurationError(f"{name}={value!r}: must be an integer {limits}")
 
 

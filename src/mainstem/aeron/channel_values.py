@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem._core import layout
 from mainstem._internal.units import format_duration_ns, format_size
+from mainstem._internal.validation import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INT32 = (-(1 << 31), (1 << 31) - 1)
-INT64 = (-(1 << 63), (1 << 63) - 1)
+INT32 = (INT32_MIN, INT32_MAX)
+INT64 = (INT64_MIN, INT64_MAX)
 UINT64_MAX = (1 << 64) - 1
 RESERVED_VALUE_OFFSET = -8  # "reserved": the timestamp goes into the frame header's reserved value
 NO_OFFSET = -1  # the same as an absent parameter
@@ -220,8 +221,8 @@ def size(text: str) -> int:
         factor = SIZE_FACTORS[rest[0].lower()] if rest else 1
     except (ValueError, KeyError):
         raise ValueError(f"{text!r} is not a size (a whole number with k, m or g after it, as in 64k)") from None
-    value = min(value, INT64[1])
-    if value < 0 or value * factor > INT64[1]:
+    value = min(value, INT64_MAX)
+    if value < 0 or value * factor > INT64_MAX:
         raise ValueError(f"{text} is not in 0 to 8g of gibibytes")
     return value * factor
 
@@ -266,7 +267,7 @@ def duration(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration (a whole number with ns, us, ms or s, as in 10ms)") from None
     if value < 0:
         raise ValueError(f"{text} is below 0")
-    return min(value * factor, INT64[1])
+    return min(value * factor, INT64_MAX)
 
 
 def boolean(text: str) -> bool:
@@ -302,7 +303,7 @@ def hops(text: str) -> int:
 
 def response_correlation_id(text: str) -> int:
     """Parse an id of -1 or above, or ``prototype``."""
-    return RESPONSE_PROTOTYPE if text == "prototype" else _number(text, -1, INT64[1])
+    return RESPONSE_PROTOTYPE if text == "prototype" else _number(text, -1, INT64_MAX)
 
 
 def timestamp_offset(text: str) -> int:
@@ -315,7 +316,7 @@ def timestamp_offset(text: str) -> int:
     value, rest = leading_number(text, 0)
     if rest:
         raise ValueError(f"{text!r} is not a whole number")
-    value = max(INT64[0], min(value, INT64[1])) & 0xFFFF_FFFF
+    value = max(INT64_MIN, min(value, INT64_MAX)) & 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
 
@@ -442,7 +443,7 @@ def flow_control(text: str) -> FlowControlParams:
 
 def _multiple(text: str) -> int:
     """Parse the number of windows per retransmission. Large values saturate."""
-    return min(within(leading_number(text, 10)[0], 1, INT64[1]), INT32[1])
+    return min(within(leading_number(text, 10)[0], 1, INT64_MAX), INT32_MAX)
 
 
 def _group(text: str) -> dict[str, int]:
@@ -457,7 +458,7 @@ def _group(text: str) -> dict[str, int]:
     if tag is not None:
         values["group_tag"] = within(tag, *INT64)
     if rest.startswith("/"):
-        values["group_min_size"] = _number(rest[1:], 0, INT32[1], base=10)
+        values["group_min_size"] = _number(rest[1:], 0, INT32_MAX, base=10)
     elif rest:
         raise ValueError(f"{text!r} is not a group (tag/size)")
     return values

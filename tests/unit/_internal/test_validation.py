@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mainstem import aqueduct, bymux, jmux
-from mainstem._internal.validation import MAX_INT, check_int, check_seconds
+from mainstem._internal.validation import INT64_MAX, check_int, check_seconds
 from mainstem.aqueduct import Limits, Settings
 from mainstem.errors import BackPressured, ConfigurationError
 
@@ -27,7 +27,7 @@ def test_an_invalid_count_is_rejected_by_name(value: Any) -> None:
 
 
 def test_every_count_within_is_accepted() -> None:
-    check_int({"least": 1, "most": MAX_INT}, min_value=1)
+    check_int({"least": 1, "most": INT64_MAX}, min_value=1)
     check_int({"least": 0, "most": 7}, min_value=0, max_value=7)
     with pytest.raises(ConfigurationError, match=r"^most=8: must be an integer from 0 to 7$"):
         check_int({"most": 8}, min_value=0, max_value=7)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from mainstem._core import layout
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem._internal.file_modes import ACCEPTED_MODE, is_mode
+from mainstem._internal.validation import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from mainstem.aeron.admission import networks
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.directory import user_directory
@@ -21,8 +22,6 @@ from mainstem.settings import Settings, boolean, choice, duration, fraction, int
 
 __all__ = ["DriverSettings", "GroupConsideration", "TerminationValidator", "ThreadNaming", "ThreadingMode"]
 
-INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_IO_VECTORS = 16  # the capacity of the reference's batches
 # The number of datagrams or runs that one vector of the reference stands for in this driver. It gains from longer batches because
 # it makes decisions in Python; the datagrams are the same.

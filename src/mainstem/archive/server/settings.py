@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import ClassVar
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.validation import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
 
-INT32 = {"low": -(1 << 31), "high": (1 << 31) - 1}
+INT32 = {"low": INT32_MIN, "high": INT32_MAX}
 MAX_COUNT = 1 << 20
 
 
@@ -34,7 +35,7 @@ class ArchiveSettings(Settings):
     SECTION: ClassVar[str] = "archive"
     ENV_PREFIX: ClassVar[str] = "AERON_ARCHIVE_"
 
-    id: int = integer(-1, "The archive's id; -1 to get a new one from the driver.", low=-(1 << 63), high=(1 << 63) - 1)
+    id: int = integer(-1, "The archive's id; -1 to get a new one from the driver.", low=INT64_MIN, high=INT64_MAX)
     threading_mode: ThreadingMode = choice(
         ThreadingMode.SHARED,
         "What runs the archive: SHARED for its own thread, INVOKER if the caller calls invoke at least once a second. DEDICATED is "

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mainstem._internal.frozen import frozen
-from mainstem.aeron.channel_values import INT32, ControlMode
+from mainstem._internal.validation import INT32_MAX
+from mainstem.aeron.channel_values import ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
 from mainstem.aeron.logbuffer import wrap_i32
 
@@ -108,8 +109,8 @@ class PublicationParams:
             entity_tag=pick(uri.entity_tag, -1),
             response_correlation_id=response,
             is_response=uri.control_mode is ControlMode.RESPONSE,
-            so_sndbuf=0 if ipc else min(uri.so_sndbuf or 0, INT32[1]),
-            so_rcvbuf=0 if ipc else min(uri.so_rcvbuf or 0, INT32[1]),
+            so_sndbuf=0 if ipc else min(uri.so_sndbuf or 0, INT32_MAX),
+            so_rcvbuf=0 if ipc else min(uri.so_rcvbuf or 0, INT32_MAX),
         )
 
     def log_fields(self) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
     if initial is None or first is None or offset is None:
         key = "init-term-id" if initial is not None else "term-id" if first is not None else "term-offset"
         raise uri.fault("init-term-id, term-id and term-offset must be given together", key)
-    if (first - initial) & 0xFFFF_FFFF > INT32[1]:
+    if (first - initial) & 0xFFFF_FFFF > INT32_MAX:
         raise uri.fault(f"{first} must not precede init-term-id {initial}", "term-id")
     if offset > term_length:
         requested = uri.values["term-offset"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.receive_path import ReceivePath
 from mainstem._core.system_counter import SystemCounter
-from mainstem.aeron.channel_values import INT32
+from mainstem._internal.validation import INT32_MAX
 from mainstem.aeron.driver.conductor.life_cycle import (
     Stream,
     StreamMemory,
@@ -257,7 +257,7 @@ class Images(StreamRegistry[PublicationImage]):
                 group=is_group(channel, params, message, settings),
                 **params.log_fields(),
                 **self._socket_fields(
-                    sndbuf=min(uri.so_sndbuf or 0, INT32[1]), rcvbuf=min(uri.so_rcvbuf or 0, INT32[1])
+                    sndbuf=min(uri.so_sndbuf or 0, INT32_MAX), rcvbuf=min(uri.so_rcvbuf or 0, INT32_MAX)
                 ),
             )
         )
