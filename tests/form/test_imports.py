@@ -43,7 +43,6 @@ ALLOWED: dict[str, set[str]] = {
     "aqueduct/quic/udp.py": {"socket"},
     "aqueduct/runner.py": {"asyncio"},
     "aqueduct/server.py": {"asyncio", "socket"},
-    "aqueduct/udp_endpoint.py": {"asyncio"},
     "aeron/client/requester.py": {"threading"},
     "_internal/clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},

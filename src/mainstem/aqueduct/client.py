@@ -16,10 +16,9 @@ from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import SERIALIZATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.runner import Runner
+from mainstem.aqueduct.runner import Runner, UdpEndpoint
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import Settings
-from mainstem.aqueduct.udp_endpoint import UdpEndpoint
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 

@@ -4,8 +4,8 @@ Each instance belongs to one connection and is used by one thread:
 
 * ``senders`` and ``receivers`` hold the live halves by channel id. ``drained`` holds receivers that have ended on the wire but
   still have something for the application. ``streams`` holds every QUIC stream that is open in either direction.
-* ``lost``, ``dropped`` and ``unblocked`` are work lists. Any step can fill them, and `Streams.settle` empties them before the
-  engine returns to its caller. Nothing recurses, however deeply channels depend on one another.
+* ``lost``, ``dropped`` and ``unblocked`` are work lists. Any step can fill them, and `AqueductEngine.settle` empties them before
+  the engine returns to its caller. Nothing recurses, however deeply channels depend on one another.
 * ``waiting`` (senders with messages for which the transport had no room), ``awaiting_control`` (halves without a stream) and
   ``notices`` wait for the transport. ``data_to_send`` serves each of them in order of arrival.
 * ``ack_list``, ``declare_list`` and ``nack_heap`` belong to the three timers.
@@ -146,7 +146,7 @@ class ConnectionState:
         self.events: deque[Event] = deque()
         self._instrument = instrument
         self.is_observed = instrument is not NULL_INSTRUMENT
-        # The gates of `streams`. True while the handshake is incomplete, so that incoming data could be a replay:
+        # The gates of `engine`. True while the handshake is incomplete, so that incoming data could be a replay:
         self.is_early = early_data and not is_client
         # True once the server's ConnectionControl has arrived (client) or the application has accepted (server).
         self.is_ready = False
@@ -329,8 +329,8 @@ class ConnectionState:
 
     # Streams.
 
-    def open_stream(self, *, unidirectional: bool) -> int:
-        """Return a new stream's id. The caller has checked that there is room, and must write a frame immediately."""
+    def open_stream(self, data: bytes, *, unidirectional: bool, fin: bool = False) -> int:
+        """Open a stream that begins with ``data``; return its id. The caller has checked that there is room."""
         plain = self.plain
         if plain.has_alone:
             self._gather_alone()
@@ -342,7 +342,9 @@ class ConnectionState:
             self.bidi_room -= 1
         stream_id = self._next_id[kind]
         self._next_id[kind] = stream_id + 4
-        self._writes[stream_id] = [plain.opening] if plain.opening else []
+        self._writes[stream_id] = [plain.opening, data] if plain.opening else [data]
+        if fin:
+            self._fins.add(stream_id)
         return stream_id
 
     def _is_new(self, stream_id: int) -> bool:

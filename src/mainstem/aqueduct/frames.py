@@ -14,7 +14,7 @@ tuple of its type and its value:
     CLOSE_RECEIVER       run lengths as in ACK_RELIABLE; whatever is not acknowledged by then never will be
     CLOSED_CHANNEL_LOST  a channel that was lost in transit after its minter had closed it
 
-`streams` checks where each frame is allowed. Decoders take ``(data, position, end)`` and return ``(value, next position)``. They
+`engine` checks where each frame is allowed. Decoders take ``(data, position, end)`` and return ``(value, next position)``. They
 raise `Incomplete` if the bytes end too early, and RemoteProtocolError with the name of the rule if the bytes are malformed.
 
 A channel id is a 64-bit integer. Bit 0 is 0 if messages flow to the server, 1 if they flow to the client. Bit 1 is 0 if the

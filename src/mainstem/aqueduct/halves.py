@@ -1,6 +1,6 @@
 """The sender and receiver halves of a channel as one side tracks them: numbers, acknowledgments, queues, links.
 
-The halves make no decisions; `send`, `receive` and `streams` do. A half is data plus the arithmetic that keeps it consistent.
+The halves make no decisions; `send`, `receive` and `engine` do. A half is data plus the arithmetic that keeps it consistent.
 
 A sender numbers its messages in two sequences from 0, one for messages on streams (reliable) and one for datagrams
 (unreliable). A message gets its number when it is passed to the transport, so numbers have no gaps.
@@ -192,11 +192,9 @@ class SenderHalf:
     @property
     def has_room(self) -> bool:
         """Whether the limits allow another reliable message."""
-        ledger, pending = self.ledger, self.pending
-        if not pending:
-            return ledger.has_room()
-        size = ledger.size + self.pending_bytes
-        return ledger.count + len(pending) < ledger.max_messages and size < ledger.byte_limit()
+        ledger = self.ledger
+        messages, size = ledger.count + len(self.pending), ledger.size + self.pending_bytes
+        return messages < ledger.max_messages and size < ledger.byte_limit()
 
     @property
     def has_much_room(self) -> bool:

@@ -1,4 +1,7 @@
-"""Run one connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
+"""Run connections in asyncio: UDP sockets, and for each connection its engine, QUIC adapter, timers and handles.
+
+A server has one socket per address and routes datagrams to runners by connection id. A client has a single socket. Sockets are
+read in batches, and all datagrams of one connection in a batch are processed together.
 
 Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. One round goes as
 follows: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles
@@ -34,6 +37,7 @@ from mainstem.aqueduct.events import (
     Writable,
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
+from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.aqueduct")
 
+LONG_HEADER = 0x80
+"""The first bit of a packet. It is set in long headers, which only handshakes use."""
 
 MAX_UNDELIVERED = 64
 """Maximum number of senders with undelivered messages that are remembered until a call raises their error."""
@@ -448,6 +454,69 @@ class Runner:
         """Wait until the QUIC connection is closed and forgotten on this side, for at most ``timeout`` seconds."""
         await asyncio.wait([self.over], timeout=timeout)
         self.give_up()
+
+
+class UdpEndpoint:
+    def __init__(self, *sockets: UdpSocket) -> None:
+        self._udp = sockets[0]
+        self._sockets = sockets
+        self._loop = asyncio.get_running_loop()
+        self._warnings = LogThrottle(logger)
+        self._writing: set[UdpSocket] = set()
+        self._open = True
+        for udp in sockets:
+            self._loop.add_reader(udp.fileno(), self._readable, udp)
+
+    def _readable(self, udp: UdpSocket) -> None:
+        batches: dict[tuple[Runner, Address], list[bytes]] = {}
+        last: Runner | None = None
+        came_from: Address = ()
+        batch: list[bytes] = []
+        cid: bytes | None = None
+        for data, address in udp.receive():
+            if data[1 : 1 + CID_LENGTH] == cid and data[0] < LONG_HEADER and address == came_from:
+                # Most packets are for the same connection as the previous one.
+                batch.append(data)
+                continue
+            try:
+                runner = self._route(data, address, udp)
+            except Exception as error:
+                # Continue with the datagrams of other connections.
+                text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
+                self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
+                continue
+            if runner is None:
+                continue
+            if runner is not last or address != came_from:
+                last, came_from = runner, address
+                batch = batches.setdefault((runner, address), [])
+            batch.append(data)
+            cid = data[1 : 1 + CID_LENGTH] if data and data[0] < LONG_HEADER else None
+        for (runner, address), datagrams in batches.items():
+            runner.datagrams_received(datagrams, address)
+        if udp.backlog and udp not in self._writing:
+            self._writing.add(udp)
+            self._loop.add_writer(udp.fileno(), self._writable, udp)
+
+    def _writable(self, udp: UdpSocket) -> None:
+        udp.flush()
+        if not udp.backlog:
+            self._writing.discard(udp)
+            self._loop.remove_writer(udp.fileno())
+
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
+        """Return the runner that a datagram is for, or None."""
+        raise NotImplementedError
+
+    def _close_sockets(self) -> None:
+        """Close the sockets. Calling it again has no effect."""
+        if self._open:
+            self._open = False
+            for udp in self._sockets:
+                self._loop.remove_reader(udp.fileno())
+                if udp in self._writing:
+                    self._loop.remove_writer(udp.fileno())
+                udp.close()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -173,19 +173,21 @@ class Sending(ConnectionState):
             # Too large for a datagram: the message goes on a stream, so it is reliable and counts against the reliable limits.
             if ledger.count >= ledger.max_messages:
                 return False
-        stream_id = sender.ordered_stream if mode is Mode.ORDERED else None
-        if stream_id is None:
-            if plain.stream_room <= 0:
-                return False
-            stream_id = self.open_stream(unidirectional=True)
-            if mode is Mode.ORDERED:
-                sender.ordered_stream = stream_id
+        is_ordered = mode is Mode.ORDERED
+        stream_id = sender.ordered_stream if is_ordered else None
+        if stream_id is None and plain.stream_room <= 0:
+            return False
         head = message_head(ledger.prefix, ledger.next, ids, size)
-        if size >= LARGE_PIECE:
-            self.write(stream_id, head)
-            self.write(stream_id, payload, fin=mode is not Mode.ORDERED)
+        is_large = size >= LARGE_PIECE
+        data = head if is_large else head + payload
+        if stream_id is not None:
+            self.write(stream_id, data)
         else:
-            self.write(stream_id, head + payload, fin=mode is not Mode.ORDERED)
+            stream_id = self.open_stream(data, unidirectional=True, fin=not is_ordered)
+            if is_ordered:
+                sender.ordered_stream = stream_id
+        if is_large:
+            self.write(stream_id, payload)
         if self.is_observed:
             self.sent_frame(head + payload)
         ledger.add(size, entry)

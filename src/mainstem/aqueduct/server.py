@@ -23,11 +23,10 @@ from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, S
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.adapter import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.runner import Runner, logger
+from mainstem.aqueduct.runner import LONG_HEADER, Runner, UdpEndpoint, logger
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import CID_LENGTH, Settings
 from mainstem.aqueduct.stats import connection_stats
-from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
