@@ -242,7 +242,7 @@ def show(
         out.print(f"archive {archive['archive']}", style="bold", soft_wrap=True)
         for name, value in archive.items():
             if name != "archive":
-                out.print(f"  {name}: {value}", soft_wrap=True)
+                out.print(f"  {name}: {'-' if value in ('', None) else value}", soft_wrap=True)
         for row in rows:
             out.print(f"  recording {row.descriptor.recording_id}", style="bold", soft_wrap=True)
             for column in columns:

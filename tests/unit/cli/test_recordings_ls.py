@@ -170,6 +170,12 @@ def test_ls_lists_marked_recordings_of_a_directory_on_request(
     assert [line.split()[2] for line in text.splitlines()[1:]] == ["1", "0"]
 
 
+def test_show_prints_a_dash_for_what_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_recordings(tmp_path, 1)
+    shown = run(capsys, "recordings", "show", tmp_path).splitlines()
+    assert {"  host: -", "  in_use_by: -", "    source: -"} <= set(shown)
+
+
 def test_a_directory_and_its_shipped_copy_are_listed_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()), mtu_length=8_192)
     station.send(payloads(60))
