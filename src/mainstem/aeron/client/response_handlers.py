@@ -51,11 +51,13 @@ def _on_available_image(response: responses.OnAvailableImage, client: ClientRegi
         return
     if any(image.correlation_id == response.image_correlation_id for image in subscription.images):
         return
+    # As in the reference, the image is not rejected: that would take the stream from the driver's other subscriptions, too.
+    lost = f"{subscription!r} does not receive session {response.session_id}, and may stall its publisher until it is closed"
     try:
         log = client.map_log(response.log_file)
     except OSError as error:
-        # The driver deleted the log before this client handled the response.
-        client.guard(client.context.on_error, error)
+        # Often, the driver has deleted the log already.
+        client.guard(client.context.on_error, OSError(error.errno, f"{lost}: {error.strerror}", response.log_file))
         return
     try:
         with client.naming_log(log, response.log_file):
@@ -69,7 +71,8 @@ def _on_available_image(response: responses.OnAvailableImage, client: ClientRegi
                 client.cnc.start_timestamp_ms,
             )
     except CorruptLogError as error:
-        client.guard(client.context.on_error, error)
+        corrupt = CorruptLogError(f"{lost}: {error}", log_file=error.log_file, position=error.position)
+        client.guard(client.context.on_error, corrupt)
         return
     if subscription.on_available_image is not None:
         client.guard(subscription.on_available_image, image)

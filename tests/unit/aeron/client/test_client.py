@@ -664,7 +664,10 @@ def test_an_image_whose_log_is_gone_already_is_reported_and_skipped(world: World
     world.driver.give_image(ready, next(iter(world.driver.subscriptions.values())))
     world.run()
     assert subscription.images == ()
-    assert isinstance(world.errors[0], FileNotFoundError)
+    (error,) = world.errors
+    assert isinstance(error, FileNotFoundError)
+    assert error.filename == "/nowhere"
+    assert "<Subscription aeron:ipc stream 1> does not receive session 1, and may stall its publisher" in str(error)
 
 
 def test_connecting_waits_for_a_driver_until_its_timeout():
