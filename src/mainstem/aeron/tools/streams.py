@@ -147,20 +147,13 @@ class _Index:
         self._values: dict[tuple[int, int], int] = {}
         self.logs = snapshot.logs
         self.archives = Archives(snapshot)
-        self._clients: dict[int, Client] = {}
+        self._clients = {client.client_id: client for client in clients(snapshot)}
         for counter in snapshot.counters:
             self.by_type.setdefault(counter.type_id, []).append(counter)
             key = stream_key(counter)
             if key is not None:
                 self.keys[counter.counter_id] = key
                 self._values.setdefault((counter.type_id, key.registration_id), counter.value)
-            elif counter.type_id == CounterType.CLIENT_HEARTBEAT:
-                client_id = int.from_bytes(counter.key[0:8], "little", signed=True)
-                self._clients[client_id] = Client(
-                    client_id=client_id,
-                    name=_client_name(counter.label),
-                    heartbeat_ms=counter.value,
-                )
             else:
                 self._values.setdefault((counter.type_id, counter.registration_id), counter.value)
 
@@ -176,10 +169,6 @@ class _Index:
     def client(self, client_id: int) -> Client:
         return self._clients.get(client_id, Client(client_id=client_id))
 
-    @property
-    def clients(self) -> tuple[Client, ...]:
-        return tuple(self._clients.values())
-
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
         """Return the value of the counter with ``word`` in its label, because some types have several counters per registration."""
         for counter, key in self.keyed(type_id):
@@ -194,11 +183,26 @@ def _client_name(label: str) -> str:
 
 
 def clients(snapshot: Snapshot) -> tuple[Client, ...]:
-    return tuple(sorted(_Index(snapshot).clients, key=lambda client: (client.name, client.client_id)))
+    found = (
+        Client(
+            client_id=int.from_bytes(counter.key[0:8], "little", signed=True),
+            name=_client_name(counter.label),
+            heartbeat_ms=counter.value,
+        )
+        for counter in snapshot.counters
+        if counter.type_id == CounterType.CLIENT_HEARTBEAT
+    )
+    return tuple(sorted(found, key=lambda client: (client.name, client.client_id)))
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
-    """Return all streams, ordered by stream id, session id and channel."""
+    """Return all streams, ordered by stream id, session id and channel. A snapshot's streams are grouped once."""
+    if not snapshot.grouped:
+        snapshot.grouped[:] = _group(snapshot)
+    return tuple(snapshot.grouped)
+
+
+def _group(snapshot: Snapshot) -> list[Stream]:
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [_publication(*each, index, followers) for each in index.keyed(CounterType.PUBLISHER_LIMIT)]
@@ -216,7 +220,7 @@ def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
             images[_ids(image)].remove(image)
         streams.append(Stream(publication=publication, images=tuple(own)))
     streams += [Stream(publication=None, images=(image,)) for left in images.values() for image in left]
-    return tuple(sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel)))
+    return sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel))
 
 
 def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.live_driver import wait_for
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
 from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.counters import CounterType
+from mainstem.aeron.counters import CounterType, parse_stream_key
 from mainstem.aeron.directory import loss_report_path
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.error_log import DistinctErrorLog
@@ -21,6 +22,7 @@ from mainstem.aeron.tools.overview import HISTORY, DriverMonitor, document
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
 NS = 1_000_000_000
 
@@ -51,6 +53,28 @@ def test_rates_are_of_the_time_between_two_samples(files: DriverFiles) -> None:
     assert limit >= 0
     assert [each.lost for each in monitor.history] == [0.0, 32.0]
     assert list(monitor.stream_history[stream.name]) == [(0.0, 0.0, 600), (1000.0, 2.0, 2600)]
+    monitor.close()
+
+
+def test_streams_are_grouped_once_per_sample(files: DriverFiles) -> None:
+    for kind in (CounterType.PUBLISHER_LIMIT, CounterType.PUBLISHER_POSITION, CounterType.SENDER_POSITION):
+        files.counter(kind, 7, 4096)
+    monitor = DriverMonitor(files.directory)
+    parsed = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal parsed
+        parsed += event == "call" and frame.f_code is parse_stream_key.__code__
+
+    sys.setprofile(count)
+    try:
+        for second in range(1, 4):
+            (stream,) = monitor.sample(epoch_ms=1000 * second, now_ns=NS * second).streams
+            assert monitor.why(stream.session_id, stream.stream_id)
+    finally:
+        sys.setprofile(None)
+    # The reader has parsed each counter too, to find the logs.
+    assert parsed == 2 * 3 * 3
     monitor.close()
 
 
