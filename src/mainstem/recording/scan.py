@@ -6,10 +6,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, needs_extras
+from mainstem.recording.reading import read_rows
 from mainstem.recording.rows.decoding import Decoding
-from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, row_filter
-from mainstem.recording.rows.reading import read_rows
-from mainstem.recording.rows.scan_range import ScanRange
+from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, bounds_of, ranges_within, row_filter
 from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 # Rows per record batch: enough that the cost per batch is small, few enough to stay in the cache.
 ROWS_PER_BATCH = 20_000
+# Used if a query of Polars does not pass a batch size.
+POLARS_ROWS_PER_BATCH = 50_000
 
 
 class Scan:
@@ -135,9 +136,43 @@ class Scan:
         Raises:
             MissingExtraError: polars is not installed.
         """
-        from mainstem.recording.rows.polars_scan import lazy_frame
+        with needs_extras():
+            import polars as pl
+            from polars.io.plugins import register_io_source
 
-        return lazy_frame(self.schema, self._batches)
+        empty = pl.from_arrow(self.schema.empty_table())
+        assert isinstance(empty, pl.DataFrame), "a table, and not an array, went in"
+        return register_io_source(self._polars_frames, schema=empty.schema)
+
+    def _polars_frames(
+        self, columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield what a query of Polars needs.
+
+        Polars passes a limit together with a predicate only if the limit comes first: `head(n).filter(p)` takes n rows, then
+        filters them.
+        """
+        import polars as pl
+        import pyarrow as pa
+
+        chosen = self.schema.names if columns is None else columns
+        # The predicate is applied here, so its columns are read too.
+        also = [] if predicate is None else sorted(set(predicate.meta.root_names()).difference(chosen))
+        # Rows that the predicate excludes count toward the limit, so they have to be read too.
+        bounds = EVERYTHING if predicate is None or n_rows is not None else bounds_of(predicate)
+        left = n_rows
+        for batch in self._batches([*chosen, *also], bounds, batch_size or POLARS_ROWS_PER_BATCH):
+            # Unlike a batch, a table without columns keeps its number of rows in Polars.
+            frame = pl.from_arrow(pa.Table.from_batches([batch]))
+            assert isinstance(frame, pl.DataFrame), "a table, and not an array, went in"
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame.drop(also)
+            if left == 0:
+                return
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
@@ -164,32 +199,3 @@ class Scan:
                 selected = batch if expression is None else batch.filter(expression)
                 if selected.num_rows:
                     yield selected.select(names)
-
-
-def ranges_within(
-    readers: Iterable[RecordingReader], bounds: PredicateBounds, *, frames: bool
-) -> Iterator[tuple[RecordingReader, int, int]]:
-    """Yield the ranges to read for rows within ``bounds``: a reader, start and end."""
-    times, positions = bounds.recorded_at, bounds.position
-    wanted = ScanRange(
-        from_time_ns=None if times.low is None else times.low * 1000,
-        to_time_ns=None if times.high is None else (times.high + 1) * 1000,
-        from_position=None if positions.low is None else max(positions.low, 0),
-        to_position=None if positions.high is None else max(positions.high + 1, 0),
-    )
-    for reader in readers:
-        descriptor = reader.descriptor
-        ids = (
-            (bounds.recording_id, descriptor.recording_id),
-            (bounds.stream_id, descriptor.stream_id),
-            (bounds.session_id, descriptor.session_id),
-        )
-        # If the recording times are unknown, no condition on them is true.
-        if any(chosen is not None and each not in chosen for chosen, each in ids) or (
-            wanted.has_times and not reader.has_times
-        ):
-            continue
-        start, end = wanted.of_times(reader, reader.start_position, reader.end_position())
-        start, end = wanted.of_positions(reader, start, end, frames=frames)
-        if start < end:
-            yield reader, start, end

@@ -20,8 +20,7 @@ import mainstem
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder, Recordings, open_recordings
 from mainstem.recording.index import index_file
-from mainstem.recording.rows.filters import EVERYTHING
-from mainstem.recording.rows.polars_scan import bounds_of
+from mainstem.recording.rows.filters import EVERYTHING, bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
 from mainstem.recording.index import index_file
-from mainstem.recording.rows.scan_range import first_reaching, last_before
+from mainstem.recording.rows.filters import first_reaching, last_before
 
 if TYPE_CHECKING:
     from pathlib import Path
