@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from mainstem._core.memory.buffer import AtomicBuffer
 
@@ -60,13 +60,3 @@ class RecordableSubscription(Protocol):
     def images(self) -> Iterable[Any]:
         """The currently available images."""
         ...
-
-
-def open_images(
-    subscriptions: Iterable[RecordableSubscription],
-) -> Iterator[tuple[RecordableSubscription, RecordableImage]]:
-    """Yield each open image with its subscription."""
-    for subscription in subscriptions:
-        for image in subscription.images:
-            if not image.closed:
-                yield subscription, image

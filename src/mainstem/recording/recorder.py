@@ -52,25 +52,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem._core.log.columns import FrameWalk
+from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem._internal.printable import printable
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
-from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.mark_file import RECORDER, ArchiveMark
-from mainstem.recording.protocols import open_images
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.recovery import recover
 from mainstem.recording.segments import all_segment_bases
-from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, StartLimits
+from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, RETRY_NS, StartLimits
 from mainstem.recording.writer import RecordingWriter
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
 
 log = logging.getLogger("mainstem.recording")
@@ -369,10 +370,13 @@ class Recorder:
         self._mark.touch()
         bytes_moved = 0
         live: set[int] = set()
-        for subscription, image in open_images(self._subscriptions):
-            live.add(id(image))
-            recording = self._images.get(id(image)) or self._joined(subscription, image)
-            bytes_moved += recording.do_work()
+        for subscription in self._subscriptions:
+            for image in subscription.images:
+                if image.closed:
+                    continue
+                live.add(id(image))
+                recording = self._images.get(id(image)) or self._joined(subscription, image)
+                bytes_moved += recording.do_work()
         for key in [key for key in self._images if key not in live]:
             self._end(self._images.pop(key))
         return bytes_moved
@@ -451,3 +455,58 @@ class Recorder:
         self._catalog.close()
         self._mark.end()
         self._disk.close(self._lock)
+
+
+# -- one image ---------------------------------------------------------------------------------------------------------
+
+
+class ImageRecording:
+    """One image and its recording. Frames before the recorded position are skipped.
+
+    ``writer`` is None until there are frames, so an empty stream has no catalog entry and no files. ``begin`` creates a writer, or
+    returns None if a limit makes the stream wait.
+    """
+
+    def __init__(
+        self,
+        image: RecordableImage,
+        writer: RecordingWriter | None,
+        clock: Clock,
+        begin: Callable[[], RecordingWriter | None],
+    ) -> None:
+        self.image, self.writer = image, writer
+        self._clock, self._begin = clock, begin
+        self._walk = FrameWalk()
+        self._retry_ns = 0
+        self.waits = False
+
+    def do_work(self) -> int:
+        """Write and release one run of the available frames. Return its size in bytes."""
+        image, log, position = self.image, self.image.log, self.image.position
+        offset, term_end = image.readable()
+        writer = self.writer
+        if writer is None:
+            # A recording begins with the first frame.
+            self._walk.run(log, offset, term_end, 1)
+            writer = self._begun() if self._walk.offset > offset else None
+            if writer is None:
+                return 0
+        length = 0
+        if writer.position > position:
+            # These frames were recorded before the recorder was restarted.
+            self._walk.run(log, offset, min(offset + writer.position - position, term_end))
+            length = self._walk.offset - offset
+        if writer.position == position + length:
+            length += writer.take(log, offset + length, term_end, self._clock.epoch_ms() * NS_PER_MS)
+        assert writer.position >= position + length, "frames are released that are not recorded"
+        if length:
+            image.release(position + length)
+        return length
+
+    def _begun(self) -> RecordingWriter | None:
+        now_ns = self._clock.monotonic_ns()
+        if self.waits and now_ns < self._retry_ns:
+            return None
+        self.writer = self._begin()
+        self.waits, self._retry_ns = self.writer is None, now_ns + RETRY_NS
+        return self.writer

@@ -14,7 +14,6 @@ from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, read_catalog
 from mainstem.recording.life import ENDED, StreamLife
-from mainstem.recording.protocols import open_images
 from mainstem.recording.reader import RecordingReader
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class RecorderSlot:
         """
         moved = 0
         live: set[int] = set()
-        for _, image in open_images(self._subscriptions):
+        for image in (image for each in self._subscriptions for image in each.images if not image.closed):
             live.add(id(image))
             reader = self._readers.get(id(image)) or self._opened(image, now_ns)
             if reader is None or reader.index is None:
