@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.recording.archive import Archive
-    from mainstem.spark.sources.options import RecordingOptions
-    from mainstem.spark.sources.schema import Names
+    from mainstem.spark.sources.options import Names, RecordingOptions
 
 
 log = logging.getLogger("mainstem.spark")

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from mainstem.spark.sources.background_recorder import BackgroundRecorder
     from mainstem.spark.sources.decoding import PayloadDecoder
+    from mainstem.spark.sources.options import Names
     from mainstem.spark.sources.planning import Planner
-    from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger("mainstem.spark")
 

@@ -1,4 +1,4 @@
-"""The options of ``mainstem.recording``."""
+"""The options of ``mainstem.recording``, and the columns that it has with them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import ReadOptions
 from mainstem.recording.rows.filters import ScanRange
+from mainstem.recording.rows.schema import FRAME_COLUMNS, MESSAGE_COLUMNS, NULLABLE, TIMESTAMP, TIMESTAMP_COLUMN
 from mainstem.spark.option_table import (
     TriggerOptions,
     check_trigger,
@@ -24,13 +25,16 @@ from mainstem.spark.option_table import (
     text,
 )
 from mainstem.spark.sources.archives import is_pattern
-from mainstem.spark.sources.decoding import CodecOptions, check_codec, split_options
+from mainstem.spark.sources.decoding import CodecOptions, check_codec, check_columns, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pyspark.sql.types import StructType
+
     from mainstem.recording import RecordingDescriptor
+    from mainstem.recording.rows.schema import Column
 
 # The smallest range that cores share a small input in.
 SHARED_BYTES = 16 << 20
@@ -311,3 +315,51 @@ def source_options(
     """Parse one or several paths, and options, as the source does. Raises ConfigurationError."""
     texts = {name: str(value) for name, value in (options or {}).items()}
     return parse_options(texts | location_texts(path))
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+Names = dict[str, bool]
+"""The requested columns in order, and whether each is nullable, because Spark requires exactly its own schema."""
+
+# Spark's names for Arrow types.
+_SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timestamp": "timestamp", "binary": "binary"}
+
+
+def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {name: _SPARK_TYPES[column.kind] for name, column in columns.items()}
+
+
+# One row per problem of a recording.
+PROBLEM_COLUMNS = {"recording_id": "bigint", "position": "bigint", "kind": "string", "text": "string"}
+# Columns for queries over several archives, or if the option is set: the row's archive, and the host that recorded it.
+ARCHIVE_COLUMNS = {"archive": "string", "host": "string"}
+_TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
+# These columns are null if the value is unknown. Spark processes the others faster, because they are declared never null.
+_NULLABLE = {*NULLABLE, "host"}
+_COLUMNS = {
+    "messages": _with_spark_types(MESSAGE_COLUMNS),
+    "frames": _with_spark_types(FRAME_COLUMNS),
+    "problems": PROBLEM_COLUMNS,
+}
+
+
+def columns_of(options: RecordingOptions, *, archives: bool = True) -> dict[str, str]:
+    """Return the columns that the source has with these options, with their Spark types."""
+    columns = _COLUMNS[options.rows]
+    if options.rows == "problems":
+        return columns
+    return columns | (_TIMESTAMP_COLUMN if options.timestamp_from else {}) | (ARCHIVE_COLUMNS if archives else {})
+
+
+def fields(options: RecordingOptions) -> list[tuple[str, str, bool]]:
+    """Return the whole schema: name, type and nullability of each column."""
+    columns = columns_of(options, archives=options.archive_columns)
+    return [(name, kind, name in _NULLABLE) for name, kind in columns.items()]
+
+
+def names_of(schema: StructType, options: RecordingOptions) -> Names:
+    """Return the columns of a query's schema, in order. Raises ConfigurationError for an unknown column or a wrong type."""
+    check_columns("mainstem.recording", schema, columns_of(options))
+    return {item.name: item.nullable for item in schema.fields}

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mainstem.recording import RecordingDescriptor
-    from mainstem.spark.sources.options import RecordingOptions, Where
-    from mainstem.spark.sources.schema import Names
+    from mainstem.spark.sources.options import Names, RecordingOptions, Where
 
 log = logging.getLogger("mainstem.spark")
 

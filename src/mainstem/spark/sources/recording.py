@@ -24,9 +24,8 @@ from mainstem.spark.sources.features import (
     stream_reader,
 )
 from mainstem.spark.sources.offsets import parse_offset
-from mainstem.spark.sources.options import RecordingOptions, parse_options
+from mainstem.spark.sources.options import Names, RecordingOptions, columns_of, fields, names_of, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
-from mainstem.spark.sources.schema import Names, columns_of, fields, names_of
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
 
 if TYPE_CHECKING:
