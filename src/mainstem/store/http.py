@@ -16,6 +16,7 @@ import ssl
 import threading
 from contextlib import contextmanager
 from http.client import responses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
 
@@ -24,11 +25,9 @@ from mainstem.store.base import RemoteFiles, StoredFile
 from mainstem.store.options import http_options
 from mainstem.store.proxy import is_this_machine, proxy_for
 from mainstem.store.retry import Retry, TransientError, sentence
-from mainstem.store.serve_token import TOKEN_VARIABLE, hint, token_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from urllib3 import BaseHTTPResponse
 
@@ -40,6 +39,9 @@ DEFAULT_TIMEOUT_S = 60.0
 MAX_PAGE_LENGTH = 64 << 20
 # A range is copied in parts of this size. Larger parts need more memory, and smaller ones cause more switches between threads.
 READ_BYTES = 1 << 20
+TOKEN_VARIABLE = "MAINSTEM_SERVE_TOKEN"
+HOST_VARIABLE = "MAINSTEM_SERVE_TOKEN_HOST"
+MAX_TOKEN_LENGTH = 4096
 _OK = (200, 206, 304, 404, 410, 412, 416)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -125,7 +127,7 @@ class HttpStore(RemoteFiles):
         self._authorities = _authorities(values.get("ca")) if self._is_tls else None
         self._headers = {"User-Agent": "mainstem", "Accept-Encoding": "identity"}
         self._token_port = port or (443 if self._is_tls else 80)
-        if token := token_for(values, self._host, self._token_port):
+        if token := _token_for(values, self._host, self._token_port):
             if not self._is_tls and not values.get("insecure") and not is_this_machine(self._host):
                 raise ConfigurationError(
                     f"{self.url}: the token would cross the network unencrypted: use https://, or the option insecure=true"
@@ -238,7 +240,7 @@ class HttpStore(RemoteFiles):
             raise TransientError(f"HTTP {status} {text}", float(asked) if re.fullmatch(r"\d{1,4}", asked) else None)
         if status in (401, 403):
             state = "is not valid here" if "Authorization" in self._headers else "is needed"
-            raise StoreError(self.url, f"HTTP {status}: a token {state}: {hint(self._host, self._token_port)}")
+            raise StoreError(self.url, f"HTTP {status}: a token {state}: {_token_hint(self._host, self._token_port)}")
         if 300 <= status < 400:
             raise StoreError(self.url, f"HTTP {status}: redirects are not followed; use the final URL")
         raise StoreError(self.url, f"HTTP {status} {text}")
@@ -386,3 +388,53 @@ def _authorities(ca: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:  # ssl.SSLError is an OSError
         raise ConfigurationError(f"ca: {ca}: {error.strerror or error}") from None
+
+
+# -- the bearer token of a server --------------------------------------------------------------------------------------
+#
+# A token from the options belongs to the URL that the options are for. A token from the environment applies to everything that the
+# process reads. It is sent only to the hosts that a second variable names, because any other server could misuse it.
+
+
+def _token_for(options: Mapping[str, str], host: str, port: int) -> str:
+    """Return the token for a server, or an empty string if there is none.
+
+    Raises ConfigurationError if the token file cannot be read, or if a header cannot contain the token.
+    """
+    token = options.get("token", "")
+    if not token and (path := options.get("token_file")):
+        token = _read_token(path)
+    if not token and _is_named(host, port):
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or not (token.isprintable() or not token):
+        raise ConfigurationError("the token contains characters that a header cannot have")
+    return token
+
+
+def _is_named(host: str, port: int) -> bool:
+    """Return whether the environment allows sending its token to this server.
+
+    The variable has ``HOST`` or ``HOST:PORT``, or several of them separated by commas.
+    """
+    bare = f"[{host}]" if ":" in host else host
+    names = {name.strip().lower() for name in os.environ.get(HOST_VARIABLE, "").split(",")}
+    return bool(names & {host.lower(), bare.lower(), f"{bare}:{port}".lower()})
+
+
+def _token_hint(host: str, port: int) -> str:
+    """Return how to provide a token, for an error message."""
+    text = f"the option token_file or token, or {TOKEN_VARIABLE} and {HOST_VARIABLE}"
+    if os.environ.get(TOKEN_VARIABLE) and not _is_named(host, port):
+        text += f" ({TOKEN_VARIABLE} is set, but {HOST_VARIABLE} does not name {host})"
+    return text
+
+
+def _read_token(path: str) -> str:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"token_file: {path}: {getattr(error, 'strerror', None) or 'no text'}") from None
+    token = next((line.strip() for line in lines if line.strip() and not line.startswith("#")), "")
+    if not token:
+        raise ConfigurationError(f"token_file: {path} holds no token")
+    return token
