@@ -87,7 +87,6 @@ ALLOWED: dict[str, set[str]] = {
     "mux/blocking.py": {"asyncio"},
     "_internal/eyeballs.py": {"asyncio", "socket"},
     "_internal/listening.py": {"asyncio", "socket"},
-    "_internal/blocking_call.py": {"asyncio", "threading"},
     "_internal/tasks.py": {"asyncio"},
     "_internal/handler_threads.py": {"asyncio", "threading"},
     "_internal/unix_listening.py": {"socket", "time"},

@@ -1,35 +1,115 @@
-"""An event loop in a thread of its own, for blocking APIs that are implemented with asyncio.
+"""Blocking objects, each a wrapper of an asyncio object whose event loop has a thread of its own.
 
-Every object of such an API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine in the loop, and the
-caller waits for its result; only the loop's thread ever touches protocol state. So several threads may call one object safely,
-and their calls are ordered as the loop receives them.
+Theory of operation
+-------------------
+A blocking class names the asyncio methods that it wraps: ``read = waits(aio.Stream.read)``. Parameters and documentation are
+written once, in the asyncio method. Such a class has ``_inner``, the asyncio object, and ``_thread``, its :class:`LoopThread`. Any
+thread may call the methods. A call becomes a coroutine in the loop, and the caller waits for its result; only the loop's thread
+ever touches protocol state. So several threads may call one object safely, and their calls are ordered as the loop receives them.
 
-A call that an exception interrupts, such as one that a signal handler raises in the main thread, is rolled back
-(:mod:`.blocking_call`). No other call may happen between the result of :meth:`LoopThread.run` and the caller's own code, because an
-exception there would lose the result. So the coroutine, in the loop's thread, does everything that is derived from a result.
+A signal handler may raise in the waiting thread, at any time and any exception: a ``TimeoutError`` from an alarm, a
+``KeyboardInterrupt``. The caller then gets no result, even if there is one. So the call is rolled back: its work is cancelled, and
+if it already had a result, ``undo`` receives it and restores what would be lost with it, such as bytes that were read or a stream
+that was accepted. The interrupted thread does not wait for the rollback. Later calls do, in the loop's thread, before their own
+work: a read that follows an interrupted one finds the stream as it was.
+
+The first step of a call is not rolled back: ``begin`` runs in the loop's thread, in the order of the calls, whether or not the
+call is interrupted. A ``write`` queues its bytes there.
+
+No other call may happen between the result of :meth:`LoopThread.run` and the caller's own code, because an exception there would
+lose the result. So the coroutine, in the loop's thread, does everything that is derived from a result.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
+import re
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from mainstem._internal.blocking_call import Call
-from mainstem._internal.tasks import HANDLER_TASK
+from mainstem._internal.tasks import HANDLER_TASK, within
 from mainstem.errors import ClosedError, Delivery, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 # How often a waiting caller checks that the loop's thread is alive.
 LIVENESS_S = 1.0
 # How long the remaining tasks may take to end when the loop is stopped.
 END_TIMEOUT_S = 10.0
+
+
+# -- methods of blocking classes ---------------------------------------------------------------------------------------
+
+
+def waits(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+    *,
+    undo: Callable[[Any, Any], object] | None = None,
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a blocking method from a coroutine function.
+
+    If an exception interrupts the caller, ``undo`` is called in the loop's thread, with the asyncio object and what the method
+    returned or raised.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        inner = self._inner
+        bound = getattr(inner, method.__name__)
+        result: R = self._thread.run(
+            lambda: bound(*arguments, **options), undo=None if undo is None else functools.partial(undo, inner)
+        )
+        return result
+
+    return _documented(call)
+
+
+def runs(
+    method: Callable[Concatenate[Any, P], R], *, undo: Callable[[Any, Any], object] | None = None
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a blocking method from a plain one, which runs in the loop's thread; ``undo`` is as for `waits`."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        inner = self._inner
+        bound = getattr(inner, method.__name__)
+        result: R = self._thread.call(
+            lambda: bound(*arguments, **options), undo=None if undo is None else functools.partial(undo, inner)
+        )
+        return result
+
+    return _documented(call)
+
+
+def asks(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Make a method from a plain one that any thread may call, such as one that reads numbers."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        result: R = getattr(self._inner, method.__name__)(*arguments, **options)
+        return result
+
+    return _documented(call)
+
+
+def _documented(call: Callable[P, R]) -> Callable[P, R]:
+    """Turn the examples of an asyncio method into blocking ones."""
+    text = call.__doc__ or ""
+    call.__doc__ = re.sub(
+        r"^( *(?:>>>|\.\.\.) .*)$", lambda line: re.sub(r"\b(await|async) ", "", line[0]), text, flags=re.MULTILINE
+    )
+    return call
+
+
+# -- the thread --------------------------------------------------------------------------------------------------------
 
 
 class LoopThread:
@@ -188,3 +268,118 @@ class LoopThread:
 
 async def _return(value: T) -> T:
     return value
+
+
+# -- one call ----------------------------------------------------------------------------------------------------------
+
+
+async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: set[asyncio.Task[Any]]) -> T:
+    """Run ``work`` after the interrupted calls have ended, with a timeout that the loop itself enforces.
+
+    If the caller enforced the timeout, it could lose what ``work`` returned at that moment, such as bytes that were read.
+    """
+
+    async def run() -> T:
+        while ending:
+            await asyncio.wait(set(ending))
+        return await work
+
+    return await within(timeout, run(), "the call")
+
+
+class Call(Generic[T]):
+    """One call: its work in the loop's thread, and the thread that waits for it.
+
+    ``ending`` has the tasks of interrupted calls that are still running, for all calls of a loop. ``start`` and ``interrupt`` run
+    in the loop's thread, once each (a second call does nothing); ``wait`` runs in the caller's. ``value`` and ``error`` are final
+    once ``wait`` has returned True.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_ended",
+        "_ending",
+        "_interrupted",
+        "_is_over",
+        "_started",
+        "_task",
+        "_timeout",
+        "_undo",
+        "_work",
+        "error",
+        "value",
+    )
+
+    value: T
+
+    def __init__(
+        self,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        timeout: float | None,
+        undo: Callable[[Any], object] | None,
+        ending: set[asyncio.Task[Any]],
+    ) -> None:
+        self._begin = begin
+        self._timeout = timeout
+        self._undo = undo
+        self._ending = ending
+        self._work: Coroutine[Any, Any, T] | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._started = self._interrupted = self._is_over = False
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the work."""
+        if self._started:
+            return
+        self._started = True
+        try:
+            self._work = self._begin()
+        except Exception as error:
+            self._end(error)
+            return
+        limited = _limited(self._work, self._timeout, self._ending)
+        self._task = asyncio.get_running_loop().create_task(limited)
+        self._task.add_done_callback(self._on_done)
+
+    def interrupt(self) -> None:
+        """Roll the call back."""
+        if self._interrupted:
+            return
+        self._interrupted = True
+        if self._is_over:
+            self._take_back()
+            return
+        self.start()
+        if self._task is not None:
+            self._ending.add(self._task)
+            self._task.cancel()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds for the work to end; return whether it has."""
+        return self._ended.acquire(timeout=timeout)
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        assert self._work is not None
+        self._work.close()  # it was never started if the task was cancelled before its first step
+        self._ending.discard(task)
+        if task.cancelled():
+            self._end(ClosedError("the connection was closed"))
+        elif (error := task.exception()) is not None:
+            self._end(error)
+        else:
+            self.value = task.result()
+            self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.error = error
+        self._is_over = True
+        self._ended.release()
+        if self._interrupted:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._undo is not None:
+            self._undo(self.value if self.error is None else self.error)

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 One event loop, in a thread shared by all objects, runs the asyncio API. They share a loop because a channel can be made before it
 is known which connection it will travel over. Each object here stands for the asyncio object in ``_inner``
-(:mod:`mainstem._internal.facade`). Any thread can use it.
+(:mod:`mainstem._internal.loop_thread`). Any thread can use it.
 
 When a message is encoded, a handle in it is replaced by its asyncio handle (`Handle._half`). When a message is decoded, each
 asyncio handle is replaced by a handle of this module (`Runner.present`). If a call is interrupted after it took a message, the
@@ -20,9 +20,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import LoopThread
+from mainstem._internal.loop_thread import LoopThread, asks, runs, waits
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
 from mainstem.aqueduct.events import Mode

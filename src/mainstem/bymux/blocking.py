@@ -6,8 +6,8 @@ import asyncio
 import socket
 from typing import IO, TYPE_CHECKING, Any
 
-from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
+from mainstem._internal.loop_thread import asks, runs, waits
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread

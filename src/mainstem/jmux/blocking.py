@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
+from mainstem._internal.loop_thread import asks, runs, waits
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings

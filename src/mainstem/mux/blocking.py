@@ -6,8 +6,7 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem._internal.facade import asks, waits
-from mainstem._internal.loop_thread import LoopThread
+from mainstem._internal.loop_thread import LoopThread, asks, waits
 from mainstem.errors import ClosedError
 from mainstem.mux import aio_stream, sockets
 

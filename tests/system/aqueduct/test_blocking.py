@@ -15,7 +15,7 @@ import pytest
 from tests.support.waiting import STALL_S
 
 from mainstem import aqueduct
-from mainstem._internal.blocking_call import Call
+from mainstem._internal.loop_thread import Call
 from mainstem.aqueduct import Connection, Message, MsgspecSerializer, Receiver, Sender, channel, oneshot
 from mainstem.errors import (
     Aborted,

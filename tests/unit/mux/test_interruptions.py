@@ -17,8 +17,7 @@ from tests.support.waiting import STALL_S, wait_for
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking
-from mainstem._internal.blocking_call import Call
-from mainstem._internal.loop_thread import LoopThread
+from mainstem._internal.loop_thread import Call, LoopThread
 from mainstem.jmux import aio as jmux
 from mainstem.mux.blocking import BaseStream
 
