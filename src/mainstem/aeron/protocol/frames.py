@@ -6,10 +6,11 @@ A datagram contains either one control frame, or DATA and PAD frames of one stre
 8 bytes: length, version, flags, type. ``layouts.LAYOUTS`` has the fields of each type. The offsets come from ``_core/layout.py``,
 which the compiled paths also use.
 
-The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every datagram
-in place, check it, count malformed ones, and handle DATA, NAK and ordinary status messages themselves. This module reads and writes
-the rare frames that they pass to Python, the frames that Python sends (requests for a SETUP, ERR, RTTM, RSP_SETUP), the resolver's
-RES frames, and the event log's text of any datagram. Both accept the same datagrams and read the same fields.
+The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``, whose columns are
+those of ``capture/schema``) read every datagram in place, check it, count malformed ones, and handle DATA, NAK and ordinary
+status messages themselves. This module reads and writes the rare frames that they pass to Python, the frames that Python sends
+(requests for a SETUP, ERR, RTTM, RSP_SETUP), the resolver's RES frames, and the frames of the event log
+(``driver/event_log/frame_text``). Both accept the same datagrams and read the same fields.
 ``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them and lists the deliberate differences.
 
 There are three steps, which callers combine:
