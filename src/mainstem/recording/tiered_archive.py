@@ -238,7 +238,7 @@ class _Union(Mapping[int, int]):
             last = base
 
     def __getitem__(self, base: int) -> int:
-        lengths = [each[base] for each in (self._shipped, self._tail) if base in each]
+        lengths = [length for each in (self._shipped, self._tail) if (length := each.get(base)) is not None]
         if not lengths:
             raise KeyError(base)
         return max(lengths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,6 @@ from mainstem.recording.tiered_archive import TieredArchive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -47,6 +47,22 @@ def test_every_message_is_read_once_from_the_tier_that_has_it(tiers: Tiers) -> N
     bases = list(archive.segments(descriptor))
     assert bases == sorted(set(bases)) == list(range(0, tiers.writer.position, SEGMENT))
     assert archive.recorded_positions([descriptor]) == [tiers.writer.position]
+
+
+def test_the_length_of_a_segment_is_asked_once_of_each_tier(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = TieredArchive(tiers.shipped, tiers.tail)
+    lengths = archive.segments(archive.recordings()[0])
+    last = max(lengths)
+    asked: list[Path] = []
+    stat = Path.stat
+
+    def noted(path: Path, **options: bool) -> os.stat_result:
+        asked.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", noted)
+    assert lengths[last] == SEGMENT
+    assert len(asked) == len(set(asked)) > 0
 
 
 def test_segments_may_move_while_they_are_read(tiers: Tiers) -> None:
