@@ -31,7 +31,6 @@ from mainstem.aqueduct.events import NO_PROGRESS, Attach, Mode, SendProgress
 from mainstem.aqueduct.frames import describe
 from mainstem.aqueduct.halves import Incoming, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS
-from mainstem.aqueduct.send import has_room
 from mainstem.aqueduct.serializers import Handle, Message, RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
@@ -52,7 +51,6 @@ from mainstem.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
-    from mainstem._core.aqueduct.run_writer import Ledger
     from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.runner import Runner
     from mainstem.aqueduct.serializers import DetachFunction
@@ -88,7 +86,7 @@ class Pipe:
     half: Half | None = None
     runner: Runner = field(init=False)
     end: SenderState | ReceiverState | None = None
-    fast: Ledger | None = None
+    fast: SenderHalf | None = None
     # Messages without attachments that were taken from the engine together.
     batch: deque[bytes] = field(default_factory=deque)
     # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
@@ -103,7 +101,7 @@ class Pipe:
         self.mode, self.max_messages, self.max_bytes = mode, max_messages, max_bytes
         if isinstance(self.half, SenderHalf):
             self.fast = None
-            self.half.ledger.max_messages, self.half.ledger.max_bytes = max_messages, max_bytes
+            self.half.max_messages, self.half.max_bytes = max_messages, max_bytes
 
     # Tasks that wait for a change. Each task rereads the state when it wakes. A wake-up carries no data, so cancelling a
     # waiting task loses nothing.
@@ -137,7 +135,7 @@ class Pipe:
         """Make the channel a networked one; ``half`` is the half that stays here."""
         self.runner, self.half, half.owner = runner, half, self
         if isinstance(half, SenderHalf):
-            half.ledger.max_messages, half.ledger.max_bytes = self.max_messages, self.max_bytes
+            half.max_messages, half.max_bytes = self.max_messages, self.max_bytes
             if half.state.is_final:
                 self.sender_ended(half.state)
         elif half.state.is_final:
@@ -184,7 +182,7 @@ class Pipe:
         """Encode and send one message and the handles in it; return False if there is no room."""
         runner, half = self.runner, self.half
         assert isinstance(half, SenderHalf)
-        if not has_room(half, self.mode):
+        if not half.accepts(self.mode):
             return False
         is_raw = type(runner.serializer) is RawSerializer
         if is_raw and type(message) is bytes:
@@ -209,7 +207,7 @@ class Pipe:
             self.finished = True
         elif self.fast is None and is_raw and self.end is None:
             # Later messages of plain bytes can bypass this method while nothing is in the way.
-            self.fast = half.ledger
+            self.fast = half
         return True
 
     def drain(self) -> None:
@@ -484,7 +482,7 @@ class Sender(_Half, Generic[M]):
     async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
         """Send a message; return a future for its acknowledgment, or None if the channel is within the process."""
         pipe = self._require_open()
-        while isinstance(pipe.half, SenderHalf) and (pipe.queue or not has_room(pipe.half, pipe.mode)):
+        while isinstance(pipe.half, SenderHalf) and (pipe.queue or not pipe.half.accepts(pipe.mode)):
             await pipe.wait()
             self._require_open()
         if pipe.half is None:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.aqueduct.ranges import RangeSet
-from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter, RunReader, integer_frame
+from mainstem._core.aqueduct.run_writer import MessageWriter, RunReader, integer_frame
 from mainstem.aqueduct.events import (
     NO_PROGRESS,
     Command,
@@ -205,7 +205,7 @@ class ConnectionState:
             # Everything the client sends before the server has responded begins with a Version frame.
             self.plain.opening = VERSION_BYTES
             self.counts.halves_created = 1
-            self.entrypoint = self.senders[ENTRYPOINT] = self.make_sender(ENTRYPOINT, minted_here=True)
+            self.entrypoint = self.senders[ENTRYPOINT] = SenderHalf(self.plain, ENTRYPOINT, limits, minted_here=True)
         else:
             self.entrypoint = self.receivers[ENTRYPOINT] = self.make_receiver(
                 ENTRYPOINT, minted_here=False, handed_over=True
@@ -244,13 +244,6 @@ class ConnectionState:
 
     # Halves. A half that the peer minted is reachable, and this side opens its control stream.
 
-    def make_sender(self, channel_id: int, *, minted_here: bool) -> SenderHalf:
-        limits = self.limits
-        messages, size = limits.send_messages, limits.send_bytes
-        ledger = Ledger(self.plain, channel_id, messages, size, limits.max_payload, limits.unreliable_outstanding)
-        is_reachable = not (minted_here and channel_id)
-        return SenderHalf(channel_id, minted_here, is_reachable, bool(channel_id & ONESHOT), ledger)
-
     def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
         prefix = integer_frame(MESSAGE, channel_id)
         return ReceiverHalf(channel_id, minted_here, not minted_here, bool(channel_id & ONESHOT), prefix, handed_over)
@@ -264,7 +257,7 @@ class ConnectionState:
         old = half.state
         half.state = TABLE[old, happened]
         if isinstance(half, SenderHalf):
-            half.ledger.close()
+            half.close_fast_path()
         if self.is_observed and half.state is not old:
             subject = f"{'sender' if half.is_sender else 'receiver'} {describe(half.channel_id)}"
             self._instrument.state_change(subject, old.name, half.state.name, self.now_ns)

@@ -136,7 +136,7 @@ class AqueductEngine(Receiving):
             raise LocalProtocolError("only a client starts a connection, and only once", rule="start")
         data = b"\x01" + encode_headers(self._headers)
         self.control_id = self.open_stream(data, unidirectional=False)
-        self.make_stream(self.control_id, Role.CONNECTION, opened_here=True)
+        self.make_stream(self.control_id, Role.CONNECTION)
         self.sent_frame(data)
 
     def accept(
@@ -548,20 +548,17 @@ class AqueductEngine(Receiving):
         """Register a stream that the peer opened. Raises RemoteProtocolError."""
         if len(self.streams) >= self.limits.max_open_streams:
             raise protocol_error("stream limit", f"more than {self.limits.max_open_streams} streams at once")
-        stream = self.make_stream(stream_id, Role.NEW, opened_here=False)
+        stream = self.make_stream(stream_id, Role.NEW)
         # Until the server has responded, the client must begin everything with a Version frame.
         stream.must_begin_with_version = not self.is_client and not self.is_ready
         return stream
 
-    def make_stream(self, stream_id: int, role: Role, *, opened_here: bool) -> Stream:
-        stream = self.streams[stream_id] = Stream(
-            self.limits,
-            stream_id=stream_id,
-            role=role,
-            opened_here=opened_here,
-            out_done=bool(stream_id & UNIDIRECTIONAL) and not opened_here,
-            heard=not opened_here,
-        )
+    def make_stream(self, stream_id: int, role: Role) -> Stream:
+        """Register a stream. The peer opened it if its role is not known yet."""
+        is_new = role is Role.NEW
+        out_done = is_new and bool(stream_id & UNIDIRECTIONAL)
+        stream = Stream(self.limits, stream_id=stream_id, role=role, out_done=out_done, heard=is_new)
+        self.streams[stream_id] = stream
         return stream
 
     def reset_came(self, stream_id: int, code: int) -> None:
@@ -592,7 +589,7 @@ class AqueductEngine(Receiving):
         for sender in self.senders.values():
             if sender.ordered_stream == stream_id:
                 sender.ordered_stream = None
-                sender.ledger.close()
+                sender.close_fast_path()
                 break
         if stream is not None:
             stream.out_done = True
@@ -744,11 +741,12 @@ class AqueductEngine(Receiving):
     def _connection_control(self, stream: Stream, headers: Any) -> None:
         """Process a ConnectionControl frame. Raises RemoteProtocolError if it is not allowed there."""
         is_second = self.peer_headers_seen
-        is_right = stream.stream_id == self.control_id if self.is_client else stream.is_bidirectional
+        stream_id = stream.stream_id
+        is_right = (
+            stream_id == self.control_id if self.is_client else not stream_id & (UNIDIRECTIONAL | OPENED_BY_SERVER)
+        )
         is_first_frame = stream.versioned and stream.frames == 1 and is_right
-        if (not is_first_frame or (stream.opened_here and not self.is_client)) and not (
-            is_second and stream.role is Role.CONNECTION
-        ):
+        if not is_first_frame and not (is_second and stream.role is Role.CONNECTION):
             text = "a ConnectionControl frame that does not follow a Version frame at the start of its bidirectional stream"
             raise protocol_error("connection control place", text)
         if is_second:
@@ -879,7 +877,7 @@ class AqueductEngine(Receiving):
         while self.awaiting_control and self.bidi_room > 0:
             half = self.awaiting_control.popleft()
             data = integer_frame(CHANNEL_CONTROL, half.channel_id)
-            stream = self.make_stream(self.open_stream(data, unidirectional=False), Role.CONTROL, opened_here=True)
+            stream = self.make_stream(self.open_stream(data, unidirectional=False), Role.CONTROL)
             if self.is_observed:
                 self.sent_frame(data)
             if half.state.is_final:
@@ -897,7 +895,7 @@ class AqueductEngine(Receiving):
             if half.state is SenderState.CANCEL_PENDING:
                 self.reset_cancelled(half)
             else:
-                if half.ledger.next_unreliable:
+                if half.next_unreliable:
                     self.declare(half)
                 self.try_finish(half)
         elif half.state is ReceiverState.CLOSE_PENDING:

@@ -5,12 +5,12 @@ The halves make no decisions; `send`, `receive` and `engine` do. A half is data 
 A sender numbers its messages in two sequences from 0, one for messages on streams (reliable) and one for datagrams
 (unreliable). A message gets its number when it is passed to the transport, so numbers have no gaps.
 
-* Reliable: the compiled `Ledger` keeps the size of each unacknowledged message. ``ledger.first`` is the lowest unacknowledged
-  number and ``ledger.next`` the next number to assign. Only a message that something depends on (attachments, or the
-  application's tag) has a `Sent` entry, so a plain message costs one integer.
-* Unreliable: ``ledger.next_unreliable`` is the next number, ``declared`` counts the declared messages, and ``ledger.mark`` is
-  where the last AckNackUnreliable ended: everything below it is decided. Neither ``mark`` nor ``declared`` ever exceeds
-  ``next_unreliable``.
+* Reliable: the compiled base class `Ledger` keeps the size of each unacknowledged message. ``first`` is the lowest
+  unacknowledged number, ``next`` the next number to assign, and ``count`` and ``size`` the messages in flight and their bytes.
+  Only a message that something depends on (attachments, or the application's tag) has a `Sent` entry, so a plain message costs
+  one integer.
+* Unreliable: ``next_unreliable`` is the next number, ``declared`` counts the declared messages, and ``mark`` is where the last
+  AckNackUnreliable ended: everything below it is decided. Neither ``mark`` nor ``declared`` ever exceeds ``next_unreliable``.
 * ``pending`` holds messages waiting for room in the transport. They have no number yet, so dropping one leaves no gap.
 
 A receiver stores the numbers it has processed as ranges, never one by one:
@@ -40,15 +40,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from mainstem._core.aqueduct.ranges import RangeSet
+from mainstem._core.aqueduct.run_writer import Ledger
 from mainstem.aqueduct.events import Mode, SendProgress
-from mainstem.aqueduct.frames import Frame, FrameReader, protocol_error
+from mainstem.aqueduct.frames import ONESHOT, Frame, FrameReader, protocol_error
 from mainstem.aqueduct.limits import MAX_UINT
 from mainstem.aqueduct.state import ReceiverState, SenderState, direct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem._core.aqueduct.run_writer import Ledger
+    from mainstem._core.aqueduct.run_writer import MessageWriter
     from mainstem.aqueduct.limits import Limits
 
 OPENED_BY_SERVER = 1
@@ -140,7 +141,6 @@ class Role(Enum):
 class Stream(FrameReader):
     stream_id: int
     role: Role
-    opened_here: bool
     # The half that the stream controls, or the receiver of its last message.
     half: Half | None = None
     # Bytes of this stream that the connection counts as buffered.
@@ -167,79 +167,82 @@ class Stream(FrameReader):
         return not self.stream_id & UNIDIRECTIONAL
 
 
-@dataclass(slots=True, eq=False)
-class SenderHalf:
+class SenderHalf(Ledger):
     is_sender: ClassVar[bool] = True
-
     channel_id: int
-    minted_here: bool
-    reachable: bool
-    oneshot: bool
-    ledger: Ledger
-    state: SenderState = SenderState.OPEN
-    control: Stream | None = None
-    ordered_stream: int | None = None
-    owner: Owner | None = None
-    declared: int = 0
-    # The undecided unreliable messages that something depends on, by number.
-    unreliable: dict[int, Sent] = field(default_factory=dict)
-    # Messages acknowledged while the sender was not reachable. Their links must be kept.
-    acked: list[Sent] = field(default_factory=list)
-    pending: deque[Pending] = field(default_factory=deque)
-    pending_bytes: int = 0
-    wants_room: bool = False
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the limits allow another reliable message."""
-        ledger = self.ledger
-        messages, size = ledger.count + len(self.pending), ledger.size + self.pending_bytes
-        return messages < ledger.max_messages and size < ledger.byte_limit()
+    __slots__ = (
+        *("acked", "control", "declared", "minted_here", "oneshot", "ordered_stream", "owner", "pending"),
+        *("pending_bytes", "reachable", "state", "unreliable", "wants_room"),
+    )
+
+    def __init__(self, writer: MessageWriter, channel_id: int, limits: Limits, *, minted_here: bool) -> None:
+        messages, size, largest = limits.send_messages, limits.send_bytes, limits.max_payload
+        Ledger.__init__(self, writer, channel_id, messages, size, largest, limits.unreliable_outstanding)
+        self.minted_here = minted_here
+        self.reachable = not (minted_here and channel_id)
+        self.oneshot = bool(channel_id & ONESHOT)
+        self.state = SenderState.OPEN
+        self.control: Stream | None = None
+        self.ordered_stream: int | None = None
+        self.owner: Owner | None = None
+        self.declared = 0
+        # The undecided unreliable messages that something depends on, by number.
+        self.unreliable: dict[int, Sent] = {}
+        # Messages acknowledged while the sender was not reachable. Their links must be kept.
+        self.acked: list[Sent] = []
+        self.pending: deque[Pending] = deque()
+        self.pending_bytes = 0
+        self.wants_room = False
+
+    def accepts(self, mode: Mode) -> bool:
+        """Return whether another message can be sent; if not, a `Writable` event will follow."""
+        messages, size = self.count + len(self.pending), self.size + self.pending_bytes
+        if mode is Mode.UNRELIABLE or (messages < self.max_messages and size < self.byte_limit()):
+            return True
+        self.wants_room = True
+        return False
 
     @property
     def has_much_room(self) -> bool:
         """Whether enough is free to wake a waiting task: a quarter of the limits, at least one message."""
-        ledger = self.ledger
-        messages, size = ledger.max_messages, ledger.byte_limit()
-        is_short = ledger.count + len(self.pending) <= messages - max(1, messages // 4)
-        return is_short and ledger.size + self.pending_bytes <= size - max(1, size // 4)
+        messages, size = self.max_messages, self.byte_limit()
+        is_short = self.count + len(self.pending) <= messages - max(1, messages // 4)
+        return is_short and self.size + self.pending_bytes <= size - max(1, size // 4)
 
     @property
     def unacknowledged(self) -> tuple[int, int]:
         """The number of reliable messages that are queued, or sent and not acknowledged, and their bytes."""
         if not self.pending:
-            return self.ledger.count, self.ledger.size
+            return self.count, self.size
         waiting = [len(item.payload) for item in self.pending if item.mode is not Mode.UNRELIABLE]
-        return self.ledger.count + len(waiting), self.ledger.size + sum(waiting)
+        return self.count + len(waiting), self.size + sum(waiting)
 
     @property
     def progress(self) -> SendProgress:
-        ledger = self.ledger
-        return SendProgress(ledger.next + ledger.next_unreliable, ledger.next - ledger.count, len(self.pending))
+        return SendProgress(self.next + self.next_unreliable, self.next - self.count, len(self.pending))
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
         """Process acknowledged numbers; return the messages among them that something depends on."""
-        ledger = self.ledger
-        position = ledger.first
+        position = self.first
         out: list[Sent] = []
         for index, count in enumerate(counts):
             stop = position + count
             if index % 2 == 0:
-                if stop > ledger.next:
+                if stop > self.next:
                     raise protocol_error("acknowledged unsent", f"acknowledgment of {stop - 1}, which was never sent")
                 try:
-                    out += ledger.acknowledge(position, stop)
+                    out += self.acknowledge(position, stop)
                 except ValueError as error:
                     raise protocol_error("acknowledged twice", f"reliable message {error} acknowledged twice") from None
             position = stop
-        ledger.settle()
         return out
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
         """Process acknowledged and given-up numbers; return the messages of each kind that something depends on."""
-        position = self.ledger.mark
+        position = self.mark
         stop = position + sum(counts)
-        if stop > self.ledger.next_unreliable:
+        if stop > self.next_unreliable:
             text = f"response to unreliable message {stop - 1}, which was never sent"
             raise protocol_error("acknowledged unsent", text)
         out: tuple[list[Sent], list[Sent]] = [], []
@@ -248,12 +251,12 @@ class SenderHalf:
                 found = (self.unreliable.pop(number, None) for number in range(position, position + count))
                 out[index % 2].extend(entry for entry in found if entry is not None)
             position += count
-        self.ledger.mark = stop
+        self.mark = stop
         return out
 
     def take_outstanding(self) -> list[Sent]:
         """Remove all undecided messages; return those that something depends on."""
-        entries: list[Sent] = self.ledger.clear()
+        entries: list[Sent] = self.clear()
         entries += self.unreliable.values()
         entries += self.take_pending()
         self.unreliable.clear()

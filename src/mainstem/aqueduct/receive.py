@@ -37,7 +37,7 @@ from mainstem.aqueduct.frames import (
     describe,
     protocol_error,
 )
-from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, Stream, UnreliableRun
+from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, SenderHalf, Stream, UnreliableRun
 from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.send import Sending
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
@@ -231,7 +231,7 @@ class Receiving(Sending):
             receiver = self.make_receiver(channel_id, minted_here=False, handed_over=True)
             receiver.state = ReceiverState.LOST
             return receiver
-        sender = self.make_sender(channel_id, minted_here=False)
+        sender = SenderHalf(self.plain, channel_id, self.limits, minted_here=False)
         if was_closed:
             sender.state = SenderState.LOST
         else:

@@ -7,14 +7,14 @@ again, `pump` sends waiting messages, sender by sender in turn. A message gets i
 never earlier, so dropping a waiting message leaves no gap.
 
 Limits apply per sender. Reliable messages that are queued or unacknowledged are limited by the application's ``max_messages``
-and ``max_bytes``, and by what the receiver has acknowledged so far (`Ledger.byte_limit`). Beyond these limits `send` raises
+and ``max_bytes``, and by what the receiver has acknowledged so far (`SenderHalf.byte_limit`). Beyond these limits `send` raises
 BackPressured, and a single `Writable` event follows once a quarter is free again. An unreliable message never makes the
 application wait: if too many are waiting, the oldest of them is dropped.
 
 The fast path. Most messages are bytes without attachments, and the Python code that runs for each is most of their cost. While
-nothing is in the way (the sender is OPEN, nothing is pending, no instrument observes), `Ledger.put` writes them to the connection's
-`MessageWriter` in compiled code. `Sending.send_on` opens the fast path for messages of the same mode; ``ledger.close()`` ends
-it. Every change of a sender's state calls that, and so does every message that has to wait.
+nothing is in the way (the sender is OPEN, nothing is pending, no instrument observes), `SenderHalf.put` writes them to the
+connection's `MessageWriter` in compiled code. `Sending.send_on` opens the fast path for messages of the same mode;
+``close_fast_path`` ends it. Every change of a sender's state calls that, and so does every message that has to wait.
 """
 
 from __future__ import annotations
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mainstem.aqueduct.events import SendProgress
-
-
-def has_room(sender: SenderHalf, mode: Mode) -> bool:
-    """Return whether another message can be sent; if not, a `Writable` event will follow."""
-    if mode is Mode.UNRELIABLE or (sender.ledger.has_room() if not sender.pending else sender.has_room):
-        return True
-    sender.wants_room = True
-    return False
 
 
 class Sending(ConnectionState):
@@ -67,8 +59,8 @@ class Sending(ConnectionState):
         sender = self.senders.get(channel_id)
         if sender is None:
             raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
-        if sender.state is SenderState.OPEN and not has_room(sender, mode):
-            messages, size = sender.ledger.count + len(sender.pending), sender.ledger.size + sender.pending_bytes
+        if sender.state is SenderState.OPEN and not sender.accepts(mode):
+            messages, size = sender.count + len(sender.pending), sender.size + sender.pending_bytes
             text = f"{describe(channel_id)}: {messages} messages and {size} bytes are queued or unacknowledged"
             raise BackPressured(text)
         return tuple([half.channel_id for half in self.send_on(sender, payload, mode, attach, tag)])
@@ -81,11 +73,11 @@ class Sending(ConnectionState):
         If there is no room for an unreliable message, the oldest one in the queue is dropped, or else the new one. Raises
         LocalProtocolError if the channel or the limits forbid the message.
         """
-        limits, ledger = self.limits, sender.ledger
+        limits = self.limits
         if sender.state is not SenderState.OPEN:
             text = f"{describe(sender.channel_id)}: no message can be sent in state {sender.state.name}"
             raise LocalProtocolError(text, rule="sender state")
-        if sender.oneshot and (ledger.next or ledger.next_unreliable or sender.pending):
+        if sender.oneshot and (sender.next or sender.next_unreliable or sender.pending):
             text = f"{describe(sender.channel_id)} is a oneshot and has had its message"
             raise LocalProtocolError(text, rule="oneshot")
         if len(payload) > limits.max_payload:
@@ -100,16 +92,18 @@ class Sending(ConnectionState):
                 channel_id = self.mint(outgoing=kind is Attach.RECEIVER, oneshot=oneshot)
                 self.counts.halves_created += 1
                 if kind is Attach.RECEIVER:
-                    sender_here = self.senders[channel_id] = self.make_sender(channel_id, minted_here=True)
+                    sender_here = self.senders[channel_id] = SenderHalf(
+                        self.plain, channel_id, limits, minted_here=True
+                    )
                     kept.append(sender_here)
                 else:
                     receiver = self.make_receiver(channel_id, minted_here=True, handed_over=True)
                     self.receivers[channel_id] = receiver
                     kept.append(receiver)
         links = tuple(kept)
-        full = mode is Mode.UNRELIABLE and ledger.next_unreliable - ledger.mark >= limits.unreliable_outstanding
+        full = mode is Mode.UNRELIABLE and sender.next_unreliable - sender.mark >= limits.unreliable_outstanding
         if full or sender.pending or not self._transmit(sender, payload, mode, links, tag):
-            ledger.close()
+            sender.close_fast_path()
             sender.pending.append(Pending(payload, mode, links, tag))
             sender.pending_bytes += len(payload)
             self.waiting[sender] = None
@@ -118,7 +112,7 @@ class Sending(ConnectionState):
         elif not sender.oneshot and not self.is_observed:
             # Nothing is in the way of the messages that follow, so they can take the fast path.
             stream_id = sender.ordered_stream if mode is Mode.ORDERED else None
-            ledger.open(-1 if stream_id is None else stream_id, mode is Mode.UNRELIABLE)
+            sender.open_fast_path(-1 if stream_id is None else stream_id, mode is Mode.UNRELIABLE)
         if sender.oneshot:
             self.finish_sender(sender)
         self.wake()
@@ -135,11 +129,11 @@ class Sending(ConnectionState):
 
     def _make_room(self, sender: SenderHalf, *, full: bool) -> None:
         """Drop the oldest waiting unreliable messages until the waiting messages are within the sender's limits."""
-        pending, ledger = sender.pending, sender.ledger
+        pending = sender.pending
         while (
             full
-            or len(pending) > ledger.max_messages
-            or (ledger.size + sender.pending_bytes > ledger.max_bytes and len(pending) > 1)
+            or len(pending) > sender.max_messages
+            or (sender.size + sender.pending_bytes > sender.max_bytes and len(pending) > 1)
         ):
             full = False
             for index, item in enumerate(pending):
@@ -154,30 +148,30 @@ class Sending(ConnectionState):
 
     def _transmit(self, sender: SenderHalf, payload: bytes, mode: Mode, links: tuple[Half, ...], tag: object) -> bool:
         """Number a message and pass it to the transport; return False if there is no room for it now."""
-        plain, ledger = self.plain, sender.ledger
+        plain = self.plain
         ids = tuple([half.channel_id for half in links]) if links else ()
         entry = Sent(links, tag) if links or tag is not None else None
         size = len(payload)
         if mode is Mode.UNRELIABLE:
             if plain.datagram_room <= 0:
                 return False
-            frame = message_head(ledger.prefix, ledger.next_unreliable, ids, size) + payload
+            frame = message_head(sender.prefix, sender.next_unreliable, ids, size) + payload
             if len(frame) + len(plain.opening) <= plain.max_datagram:
                 if entry is not None:
-                    sender.unreliable[ledger.next_unreliable] = entry
-                ledger.next_unreliable += 1
+                    sender.unreliable[sender.next_unreliable] = entry
+                sender.next_unreliable += 1
                 self.send_datagram(frame)
                 self.sent_frame(frame)
                 self.declare_list[sender.channel_id] = None
                 return True
             # Too large for a datagram: the message goes on a stream, so it is reliable and counts against the reliable limits.
-            if ledger.count >= ledger.max_messages:
+            if sender.count >= sender.max_messages:
                 return False
         is_ordered = mode is Mode.ORDERED
         stream_id = sender.ordered_stream if is_ordered else None
         if stream_id is None and plain.stream_room <= 0:
             return False
-        head = message_head(ledger.prefix, ledger.next, ids, size)
+        head = message_head(sender.prefix, sender.next, ids, size)
         is_large = size >= LARGE_PIECE
         data = head if is_large else head + payload
         if stream_id is not None:
@@ -190,7 +184,7 @@ class Sending(ConnectionState):
             self.write(stream_id, payload)
         if self.is_observed:
             self.sent_frame(head + payload)
-        ledger.add(size, entry)
+        sender.add(size, entry)
         return True
 
     def pump(self) -> None:
@@ -236,7 +230,7 @@ class Sending(ConnectionState):
         assert sender.control is not None
         self.reset_stream(sender.control, RESET_CANCELLED)
         self.stop_message_stream(sender, RESET_CANCELLED)
-        early = sender.ledger.count or sender.pending
+        early = sender.count or sender.pending
         self.end_sender(sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
 
     def resolve_acked(self, sender: SenderHalf, entries: list[Sent]) -> None:
@@ -269,7 +263,7 @@ class Sending(ConnectionState):
 
     def declare(self, sender: SenderHalf) -> None:
         """Declare the unreliable messages that have not been declared yet, if there is a control stream."""
-        count = sender.ledger.next_unreliable - sender.declared
+        count = sender.next_unreliable - sender.declared
         if count and sender.control is not None and not sender.control.out_done:
             sender.declared += count
             self.write_control(sender, integer_frame(SENT_UNRELIABLE, count))
@@ -298,10 +292,10 @@ class Sending(ConnectionState):
             self.write(sender.ordered_stream, b"", fin=True)
             sender.ordered_stream = None
         if sender.control is not None:
-            if sender.ledger.next_unreliable:
+            if sender.next_unreliable:
                 self.declare(sender)
             self.move(sender, SenderInput.ATTACHED)
-            self.write_control(sender, integer_frame(FINISH_SENDER, sender.ledger.next), fin=True)
+            self.write_control(sender, integer_frame(FINISH_SENDER, sender.next), fin=True)
 
     def cancel_sender(self, sender: SenderHalf) -> None:
         """Cancel a sender: give up its queued messages, and notify the receiver once there is a control stream."""

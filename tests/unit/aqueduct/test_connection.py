@@ -20,7 +20,6 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.frames import VERSION_BYTES
 from mainstem.aqueduct.limits import Limits
-from mainstem.aqueduct.send import has_room
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
 
@@ -163,7 +162,7 @@ def test_an_unreliable_message_too_large_for_a_datagram_is_sent_reliably() -> No
     pair.client.conn.send(0, bytes(20), mode=Mode.UNRELIABLE)
     pair.run()
     sender = pair.client.conn.senders[0]
-    assert (sender.ledger.next, sender.ledger.next_unreliable) == (1, 1)
+    assert (sender.next, sender.next_unreliable) == (1, 1)
 
 
 def test_a_full_datagram_queue_drops_its_oldest_message() -> None:
@@ -187,7 +186,7 @@ def test_a_slow_datagram_receiver_gets_the_newest() -> None:
 
 def test_a_sender_waits_at_its_limit_until_there_is_room() -> None:
     pair = Pair()
-    pair.client.conn.senders[0].ledger.max_messages = 4
+    pair.client.conn.senders[0].max_messages = 4
     for _ in range(4):
         pair.client.conn.send(0, b"x")
     with pytest.raises(BackPressured):
@@ -199,17 +198,17 @@ def test_a_sender_waits_at_its_limit_until_there_is_room() -> None:
 
 def test_an_unread_receiver_pauses_its_sender_until_it_reads() -> None:
     pair = Pair(limits=Limits(receive_messages=8))
-    pair.client.conn.senders[0].ledger.max_messages = 12
+    pair.client.conn.senders[0].max_messages = 12
     sent = 0
     for _ in range(100):
-        if has_room(pair.client.conn.senders[0], Mode.ORDERED):
+        if pair.client.conn.senders[0].accepts(Mode.ORDERED):
             pair.client.conn.send(0, b"%d" % sent)
             sent += 1
         pair.wait(0.02)
     assert sent == 20, "eight are queued, twelve are unacknowledged"
     assert len(pair.payloads(pair.server, 0)) == 20
     pair.wait(0.1)
-    assert has_room(pair.client.conn.senders[0], Mode.ORDERED)
+    assert pair.client.conn.senders[0].accepts(Mode.ORDERED)
 
 
 def test_a_oneshot_finishes_with_its_message() -> None:
@@ -312,7 +311,7 @@ def test_opening_a_channel_and_responding_takes_one_flight_each_way() -> None:
 def test_plain_messages_take_the_fast_path_only_if_nothing_is_queued() -> None:
     pair = Pair()
     conn = pair.client.conn
-    ordered = conn.senders[0].ledger
+    ordered = conn.senders[0]
     assert not ordered.put(b"no stream yet")
     conn.send(0, b"0")
     assert ordered.put(b"1")
@@ -332,7 +331,7 @@ def test_plain_messages_take_the_fast_path_only_if_nothing_is_queued() -> None:
 def test_the_fast_path_respects_limits_and_credit() -> None:
     pair = Pair(limits=Limits(send_messages=3))
     conn = pair.client.conn
-    put = conn.senders[0].ledger.put
+    put = conn.senders[0].put
     conn.transport_state(uni_streams=3, datagrams=3, max_datagram=100)
     conn.send(0, b"-", mode=Mode.UNORDERED)
     assert [put(b"%d" % number) for number in range(3)] == [True, True, False]
@@ -355,7 +354,7 @@ def test_the_fast_path_opens_streams_in_order_of_their_ids() -> None:
     conn = pair.client.conn
     conn.send(0, b"opens the ordered stream")
     conn.send(0, b"opens the next", mode=Mode.UNORDERED)
-    assert conn.senders[0].ledger.put(b"the one behind")
+    assert conn.senders[0].put(b"the one behind")
     conn.send(0, b"the last", mode=Mode.UNORDERED)
     ids = [command.stream_id for command in conn.data_to_send(pair.now) if isinstance(command, SendStream)]
     assert ids == sorted(ids)

@@ -444,7 +444,7 @@ def test_a_second_control_stream_for_a_channel_is_reset_as_lost() -> None:
     assert ResetStream(second, 2) in victim.commands
     victim.stream(first, AckReliable((1,)).encode())
     assert not victim.ended, victim.error
-    assert not victim.conn.senders[0].ledger.count
+    assert not victim.conn.senders[0].count
 
 
 def test_an_abandoned_unreliable_message_is_not_delivered_late() -> None:
@@ -473,7 +473,7 @@ def test_a_negative_range_may_cover_acknowledged_messages() -> None:
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
     )
     assert not victim.ended, victim.error
-    assert not victim.conn.senders[0].ledger.count
+    assert not victim.conn.senders[0].count
 
 
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:

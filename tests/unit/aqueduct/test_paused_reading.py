@@ -13,7 +13,6 @@ from victim import Victim, message
 
 from mainstem.aqueduct.events import Attach, Command, Mode, PauseConnection
 from mainstem.aqueduct.limits import Limits
-from mainstem.aqueduct.send import has_room
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.engine import AqueductEngine
@@ -89,8 +88,8 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     *unread, wanted = opened(pair, 61)
     piece = bytes(64 << 10)
     for channel_id in unread:
-        while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
-            while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
+        while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
+            while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert pair.client.conn.unacknowledged[1] >= 60 * len(piece), "they are full"
@@ -98,7 +97,7 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     received = rounds = 0
     while received < 32 << 20:
         rounds += 1
-        while has_room(pair.client.conn.senders[wanted], Mode.ORDERED):
+        while pair.client.conn.senders[wanted].accepts(Mode.ORDERED):
             pair.client.conn.send(wanted, piece)
         pair.run()
         while isinstance(run := take(pair.server.conn, wanted), deque):
@@ -119,13 +118,13 @@ def test_bulk_transfer_continues_beside_channels_no_longer_read() -> None:
             pair.run()
             take(pair.server.conn, channel_id)
             take(pair.server.conn, channel_id)
-        while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
-            while has_room(pair.client.conn.senders[channel_id], Mode.ORDERED):
+        while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
+            while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert held(pair.server.sent) == []
     for _ in range(100):
-        assert has_room(pair.client.conn.senders[wanted], Mode.ORDERED)
+        assert pair.client.conn.senders[wanted].accepts(Mode.ORDERED)
         pair.client.conn.send(wanted, piece)
         pair.wait(0.01)
         assert take(pair.server.conn, wanted) is not None

@@ -465,15 +465,15 @@ class MessageWriter:
 
 @cython.cclass
 class Ledger:
-    """One sender's numbers, its unacknowledged reliable messages, and the fast path for plain messages.
+    """The compiled part of a sender: its numbers, its unacknowledged reliable messages, and the fast path for plain messages.
 
     Of reliable messages, ``first`` is the lowest unacknowledged number, ``next`` the next to assign, ``count`` and ``size`` the
     number of messages in flight and their bytes. ``next_unreliable`` is the next number of an unreliable message, and those
     below ``mark`` have been decided; at most ``bound`` others are sent. ``prefix`` is the beginning of each Message frame,
     ``largest`` the maximum payload size.
 
-    While it is open, `put` sends messages on ``stream_id``, or if that is -1, each on its own stream or (``is_unreliable``) in
-    its own datagram.
+    While the fast path is open (``is_fast``), `put` sends messages on ``stream_id``, or if that is -1, each on its own stream or
+    (``is_unreliable``) in its own datagram.
 
     Aqueduct has no credit on the wire, and a receiver whose application does not read must buffer what was sent. So only
     channels that are being read reach ``max_bytes``, the application's limit: see `byte_limit`.
@@ -488,10 +488,10 @@ class Ledger:
     next_unreliable: public[cython.longlong]
     mark: public[cython.longlong]
     stream_id: readonly[cython.longlong]
-    is_open: readonly[cython.bint]
+    is_fast: readonly[cython.bint]
     is_unreliable: readonly[cython.bint]
     prefix: readonly[bytes]
-    channel: object
+    channel_id: readonly[object]
     largest: cython.longlong
     bound: cython.longlong
     proven: cython.longlong
@@ -502,15 +502,15 @@ class Ledger:
     def __init__(
         self,
         writer: MessageWriter,
-        channel: object,
+        channel_id: object,
         max_messages: cython.longlong,
         max_bytes: cython.longlong,
         largest: cython.longlong,
         bound: cython.longlong,
     ) -> None:
         self.writer = writer
-        self.channel = channel
-        self.prefix = integer_frame(MESSAGE, channel)
+        self.channel_id = channel_id
+        self.prefix = integer_frame(MESSAGE, channel_id)
         self.bound = bound
         self.next_unreliable = 0
         self.mark = 0
@@ -524,40 +524,40 @@ class Ledger:
         self.count = 0
         self.size = 0
         self.stream_id = -1
-        self.is_open = False
+        self.is_fast = False
         self.sizes = []
         self.entries = {}
 
-    def open(self, stream_id: cython.longlong, is_unreliable: cython.bint) -> None:
+    def open_fast_path(self, stream_id: cython.longlong, is_unreliable: cython.bint) -> None:
         """Allow `put` to send plain messages in this way."""
         self.stream_id = stream_id
         self.is_unreliable = is_unreliable
-        self.is_open = True
+        self.is_fast = True
 
-    def close(self) -> None:
-        """Stop `put` from sending messages until the next `open`."""
-        self.is_open = False
+    def close_fast_path(self) -> None:
+        """Stop `put` from sending messages until the next `open_fast_path`."""
+        self.is_fast = False
 
     @property
     def is_spent(self) -> bool:
         """Whether the connection's allowance of messages is used up until its output has been sent."""
         return self.writer.allowance <= 0
 
-    @cython.ccall
-    def byte_limit(self) -> cython.longlong:
+    def byte_limit(self) -> int:
         """Return how many bytes may be in flight now.
 
         That is the number of bytes that the receiver has acknowledged so far plus `UNPROVEN`, at most ``max_bytes``; and at most
         `CROWDED` while the connection has `CROWD` or more bytes in flight.
         """
+        return self.limit()
+
+    @cython.final
+    @cython.cfunc
+    def limit(self) -> cython.longlong:
         limit: cython.longlong = self.proven if self.proven < self.max_bytes else self.max_bytes
         if limit > CROWDED and self.writer.unacknowledged >= CROWD:
             return CROWDED
         return limit
-
-    @cython.ccall
-    def has_room(self) -> cython.bint:
-        return self.count < self.max_messages and self.size < self.byte_limit()
 
     @cython.cfunc
     def note(self, size: cython.longlong) -> cython.void:
@@ -572,12 +572,12 @@ class Ledger:
         """Send one plain message; return False if ``mainstem.aqueduct`` must decide, which may still accept it."""
         writer: MessageWriter = self.writer
         size: cython.longlong
-        if not self.is_open or type(message) is not bytes or writer.allowance <= 0:
+        if not self.is_fast or type(message) is not bytes or writer.allowance <= 0:
             return False
         if self.is_unreliable:
             return self.put_datagram(message)
         size = len(message)
-        if size > self.largest or not self.has_room():
+        if size > self.largest or self.count >= self.max_messages or self.size >= self.limit():
             return False
         if self.stream_id < 0:
             if writer.stream_room <= 0:
@@ -612,7 +612,7 @@ class Ledger:
         writer.datagram_room -= 1
         writer.allowance -= 1
         self.next_unreliable += 1
-        writer.undeclared[self.channel] = None
+        writer.undeclared[self.channel_id] = None
         return True
 
     def add(self, size: cython.longlong, entry: Any) -> int:
@@ -649,18 +649,15 @@ class Ledger:
                 if entry is not None:
                     out.append(entry)
             index += 1
-        return out
-
-    def settle(self) -> None:
-        """Advance ``first`` past acknowledged messages."""
-        sizes: list = self.sizes
-        index: cython.longlong = 0
-        end: cython.longlong = len(sizes)
+        # Advance past acknowledged messages.
+        index = 0
+        end = len(sizes)
         while index < end and sizes[index] == -1:
             index += 1
         if index:
             del sizes[:index]
             self.first += index
+        return out
 
     def clear(self) -> list[Any]:
         """Forget all messages in flight; return their attached entries in the order of the numbers."""
@@ -671,5 +668,5 @@ class Ledger:
         self.writer.unacknowledged -= self.size
         self.count = 0
         self.size = 0
-        self.is_open = False
+        self.is_fast = False
         return entries

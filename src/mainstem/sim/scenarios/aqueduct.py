@@ -143,7 +143,7 @@ class Side:
         payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
         if run.uses_fast_path and not count and rng.random() < 0.7:
             sender = self.conn.senders.get(channel_id)
-            if sender is not None and mode is self.fast_modes.get(channel_id) and sender.ledger.put(payload):
+            if sender is not None and mode is self.fast_modes.get(channel_id) and sender.put(payload):
                 run.messages[tag].is_unreported = True
                 return
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.aqueduct.quic.retry_tokens import TOKEN_LIFETIME, RetryTokens
+from mainstem.aqueduct.admission import TOKEN_LIFETIME, RetryTokens
 
 ADDRESS = ("192.0.2.7", 4433)
 ORIGINAL, RETRIED = b"original", b"retried!"
