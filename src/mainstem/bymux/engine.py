@@ -170,16 +170,9 @@ class BymuxEngine(BaseEngine[events.Event]):
         self.events.append(events.ConnectionEnded(clean))
 
     def _receive_packet(self, view: memoryview, position: int, now_ns: int) -> None:
-        shape = codec.SHAPES[view[position]]
-        if shape is None:
-            return
-        packet, is_global, id_width, amount_width = shape
-        middle = position + 1 + id_width
-        if id_width == 1:
-            stream_id = view[position + 1]
-        else:
-            stream_id = int.from_bytes(view[position + 1 : middle], "big")
-        amount = int.from_bytes(view[middle : middle + amount_width], "big") if amount_width else 0
+        header = codec.decode_header(view, position)
+        assert header is not None, "the caller has the whole header"
+        packet, is_global, stream_id, amount, _ = header
         if is_global:
             self._receive_global(packet, stream_id, amount, now_ns)
             return
