@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import open_archives
+from mainstem.spark.sources.options import WILD, is_pattern
 from mainstem.store import is_url, open_store
 from mainstem.store.threads import in_threads
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mainstem.recording.archive import Archive
     from mainstem.spark.sources.options import RecordingOptions
 
-WILD = frozenset("*?[")
 # Each directory costs a request. A pattern that matches more at one level is a mistake.
 MAX_DIRECTORIES = 100_000
 
@@ -97,13 +96,6 @@ def recordings_at(options: RecordingOptions) -> Iterator[list[tuple[Archive, Rec
 def _listed(opened: OpenArchive) -> list[RecordingDescriptor]:
     opened.archive.refresh()
     return opened.archive.recordings()
-
-
-def is_pattern(path: str) -> bool:
-    """Return whether a path has wildcards. An existing path is no pattern, and in a URL, ``?`` starts the options."""
-    if is_url(path):
-        return bool(WILD & set(path.partition("?")[0]))
-    return bool(WILD & set(path)) and not Path(path).exists()
 
 
 def matches(pattern: str, options: Mapping[str, str]) -> Iterator[str]:

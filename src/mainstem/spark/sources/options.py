@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.units import parse_time
@@ -24,12 +25,11 @@ from mainstem.spark.option_table import (
     positive,
     text,
 )
-from mainstem.spark.sources.archives import is_pattern
 from mainstem.spark.sources.decoding import CodecOptions, check_codec, check_columns, split_options
+from mainstem.store import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql.types import StructType
 
@@ -41,6 +41,7 @@ SHARED_BYTES = 16 << 20
 # Opening a recording takes as long as reading this many bytes.
 RECORDING_BYTES = 1 << 20
 Where = str | int
+WILD = frozenset("*?[")
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
 
 
@@ -300,6 +301,13 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         return replace(made, archive_columns=False, fail_on_data_loss=False)
     has_many = len(made.paths) > 1 or any(is_pattern(path) for path in made.paths)
     return replace(made, archive_columns=values.get("archive_columns", has_many))
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path has wildcards. An existing path is no pattern, and in a URL, ``?`` starts the options."""
+    if is_url(path):
+        return bool(WILD & set(path.partition("?")[0]))
+    return bool(WILD & set(path)) and not Path(path).exists()
 
 
 def location_texts(path: Path | str | Sequence[Path | str]) -> dict[str, str]:
