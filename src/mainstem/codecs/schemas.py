@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.codecs.base import RowCodec
 from mainstem.errors import ConfigurationError, StoreError
-from mainstem.store.proxy import proxy_for
+from mainstem.store.options import proxy_for
 from mainstem.store.retry import Retry, TransientError
 
 if TYPE_CHECKING:

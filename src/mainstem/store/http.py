@@ -22,8 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store.base import RemoteFiles, StoredFile
-from mainstem.store.options import http_options
-from mainstem.store.proxy import is_this_machine, proxy_for
+from mainstem.store.options import http_options, is_this_machine, proxy_for
 from mainstem.store.retry import Retry, TransientError, sentence
 
 if TYPE_CHECKING:

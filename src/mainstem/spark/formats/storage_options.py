@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from mainstem.errors import ConfigurationError
 from mainstem.store.open_store import scheme_of
-from mainstem.store.options import azure_options, gcs_options, s3_options
-from mainstem.store.proxy import proxy_for
+from mainstem.store.options import azure_options, gcs_options, proxy_for, s3_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
