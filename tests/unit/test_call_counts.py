@@ -23,7 +23,9 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 35
 JMUX_REQUEST = 56
 JMUX_REQUEST_OF_MANY = 50
-AQUEDUCT_RESPONSE = 245
+AQUEDUCT_MESSAGE = 75
+AQUEDUCT_RESPONSE_ON_OPEN_CHANNEL = 115
+AQUEDUCT_RESPONSE = 235
 
 
 async def test_a_message_of_bymux() -> None:
@@ -67,9 +69,22 @@ async def test_a_request_of_jmux() -> None:
 async def test_channels_of_aqueduct(tmp_path: Path) -> None:
     files = make_certificates(tmp_path)
 
+    arrived = asyncio.Event()
+
+    async def echo(requests: aio.Receiver[bytes], responses: aio.Sender[bytes]) -> None:
+        async for message in requests:
+            await responses.send(message)
+
     async def service(connection: aio.Connection) -> None:
         async for request in connection.receiver:
-            await request.attachments[0].send(request.payload)
+            if isinstance(request, bytes):
+                arrived.set()
+            elif len(request.attachments) == 1:
+                await request.attachments[0].send(request.payload)
+            else:
+                tasks.append(asyncio.create_task(echo(*request.attachments)))
+
+    tasks: list[asyncio.Task[None]] = []
 
     async with (
         aio.serve(service, port=0, certificate=files.certificate, key=files.key) as server,
@@ -78,10 +93,31 @@ async def test_channels_of_aqueduct(tmp_path: Path) -> None:
 
         async def open_and_respond() -> None:
             for _ in range(ROUNDS):
-                respond, response = aio.oneshot()
-                await connection.sender.send(aio.Message(MESSAGE, (respond,)))
+                answer, response = aio.oneshot()
+                await connection.sender.send(aio.Message(MESSAGE, (answer,)))
                 assert await response.receive() == MESSAGE
 
-        await open_and_respond()
-        # Datagrams and acknowledgments coincide differently in each run.
-        assert min([await calls_of(open_and_respond) / ROUNDS for _ in range(5)]) <= AQUEDUCT_RESPONSE
+        async def respond() -> None:
+            for _ in range(ROUNDS):
+                await requests.send(MESSAGE)
+                assert await responses.receive() == MESSAGE
+
+        async def send() -> None:
+            for _ in range(ROUNDS):
+                arrived.clear()
+                await connection.sender.send(MESSAGE)
+                await arrived.wait()
+
+        requests, received = aio.channel()
+        sent, responses = aio.channel()
+        await connection.sender.send(aio.Message(b"", (received, sent)))
+        for exchange, most in (
+            (open_and_respond, AQUEDUCT_RESPONSE),
+            (respond, AQUEDUCT_RESPONSE_ON_OPEN_CHANNEL),
+            (send, AQUEDUCT_MESSAGE),
+        ):
+            await exchange()
+            # Datagrams and acknowledgments coincide differently in each run.
+            assert min([await calls_of(exchange) / ROUNDS for _ in range(5)]) <= most
+        requests.finish()
+        await asyncio.gather(*tasks)

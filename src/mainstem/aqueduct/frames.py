@@ -355,7 +355,7 @@ class FrameReader:
         if self.pieces:
             if self.pieces_size < self.needed:
                 return None
-            self.data = b"".join((self.data[self.position :], *self.pieces))
+            self.data = b"".join((memoryview(self.data)[self.position :], *self.pieces))
             self.position = 0
             self.pieces.clear()
             self.pieces_size = 0

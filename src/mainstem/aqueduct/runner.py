@@ -166,7 +166,16 @@ class Runner:
                         adapter.execute(commands)
                     except ConnectionLost as error:
                         self.fail(error)
-            self._transmit(now)
+            try:
+                datagrams = adapter.transmit(now)
+            except adapter.library_errors as error:
+                self._library_failed(error)
+                datagrams = []
+            if datagrams:
+                self._last_sent = now
+                for data, _ in datagrams:
+                    self.traffic.bytes_sent += len(data)
+                self._udp.send(datagrams)
             # Output that is waiting for room must not keep the loop awake while a stream is watched.
             if (
                 adapter.watched
@@ -183,18 +192,6 @@ class Runner:
                 self.wake()
         except Exception as error:
             self._fail_internally(error)
-
-    def _transmit(self, now: float) -> None:
-        try:
-            datagrams = self.adapter.transmit(now)
-        except self.adapter.library_errors as error:
-            self._library_failed(error)
-            return
-        if datagrams:
-            self._last_sent = now
-            for data, _ in datagrams:
-                self.traffic.bytes_sent += len(data)
-            self._udp.send(datagrams)
 
     def _deliver(self, now_ns: int) -> bool:
         """Pass the library's events to the engine and the engine's events to the handles; return False if the library had none."""
@@ -439,7 +436,7 @@ class Runner:
             self._ended(failure, SendProgress(sent=1))
         with contextlib.suppress(Exception):
             # Notify the peer if the QUIC connection can still send.
-            self._transmit(self._now())
+            self._udp.send(self.adapter.transmit(self._now()))
         self.give_up()
 
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:

@@ -77,10 +77,10 @@ class Qh3Adapter(QuicAdapter):
         count, is_refused = quic.receive_established(datagrams, name, now), False
         if not count:
             # The packets may be authentic but come from one address more than the library accepts.
-            count = quic.receive_established(datagrams, quic.active_address, now)
+            count = quic.receive_established(datagrams, self.active_address, now)
             is_refused = bool(count)
         if count:
-            paths.came(count, address, name, active=quic.active_address, is_refused=is_refused, now=now)
+            paths.came(count, address, name, active=self.active_address, is_refused=is_refused, now=now)
             if paths.is_lost:
                 self._error = ConnectionLost(
                     f"the client's address changed too often (to {address[0]}:{address[1]}): qh3 follows to three new addresses; "
@@ -101,7 +101,7 @@ class Qh3Adapter(QuicAdapter):
             datagrams = quic.datagrams_to_send(now)
         if not datagrams or self.is_client or self._home is not None or not paths.differ:
             return datagrams
-        detour, active = paths.detour, quic.active_address
+        detour, active = paths.detour, self.active_address
         return [(data, paths.address(name) if detour is None or name != active else detour) for data, name in datagrams]
 
     @property
@@ -128,6 +128,8 @@ class Qh3Adapter(QuicAdapter):
         ends: list[int] = []
         pieces: list[bytes] = []
         next_event = quic._core.next_event
+        # The first bit of the streams that this side opened, of which the library knows what is new.
+        own = 0 if self.is_client else OPENED_BY_SERVER
         while (event := next_event()) is not None:
             has_events = True
             kind = event[0]
@@ -140,7 +142,7 @@ class Qh3Adapter(QuicAdapter):
                 if pieces:
                     self._hand_over_ends(engine, ends, pieces, now_ns)
                     ends, pieces = [], []
-                if self._is_news(stream_id, event[3]):
+                if stream_id & OPENED_BY_SERVER == own or self._is_news(stream_id, event[3]):
                     engine.receive_stream(stream_id, event[2], event[3], now_ns)
             elif kind == "datagram":
                 datagrams.append(event[1])
@@ -195,7 +197,7 @@ class Qh3Adapter(QuicAdapter):
 
     @property
     def active_address(self) -> Address:
-        return self.quic.active_address  # type: ignore[no-any-return]
+        return self.quic._core.active_path[2]  # type: ignore[no-any-return]
 
     @property
     def is_draining(self) -> bool:

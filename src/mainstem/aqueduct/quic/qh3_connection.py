@@ -89,10 +89,6 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
             return False
         return not (self.is_paused or self.is_queued) or self._core.state not in _OPEN_STATES
 
-    @property
-    def active_address(self) -> Address:
-        return self._core.active_path[2]  # type: ignore[no-any-return]
-
     def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:
         """Process datagrams after the handshake; return how many of their packets are authentic and new."""
         if self._quic_logger is not None:
