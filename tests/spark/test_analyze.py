@@ -70,8 +70,11 @@ def dissected(path: Path, port: int) -> list[tuple[Any, ...]]:
     found = []
     for packet in json.loads(subprocess.run(command, capture_output=True, check=True).stdout):
         for name, value in packet["_source"]["layers"]["aeron"].items():
-            each = value if isinstance(value, list) else [value]
-            found += [(name.removeprefix("aeron."), *_fields(name, fields)) for fields in each]
+            for fields in value if isinstance(value, list) else [value]:
+                length, *rest = _fields(name, fields)
+                # tshark calls a heartbeat that ends its stream data.
+                kind = "heartbeat" if name == "aeron.data" and length == 0 else name.removeprefix("aeron.")
+                found.append((kind, length, *rest))
     return sorted(found)
 
 

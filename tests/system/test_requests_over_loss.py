@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +217,7 @@ async def test_a_requester_continues_after_its_responder_restarts(
     async def handler(request: bytes) -> bytes:
         return request.upper()
 
+    timeouts = 0
     async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
         for _ in range(3):
             async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
@@ -225,15 +225,19 @@ async def test_a_requester_continues_after_its_responder_restarts(
                 replies: list[bytes] = []
                 while not replies:
                     # The request went to the previous responder, which is gone. The application decides whether to resend it.
-                    with contextlib.suppress(Timeout, NotConnected):
+                    try:
                         replies.append(await requester.request(b"tide", timeout=2.0))
+                    except NotConnected:
+                        pass
+                    except Timeout:
+                        timeouts += 1
                 assert replies == [b"TIDE"]
                 await responder.close()
                 await soon(served)
             with pytest.raises(MainstemError):
                 await requester.request(b"nobody", timeout=0.2)
             assert requester.stats().in_flight == 0
-        assert requester.stats().late_responses == 0
+        assert requester.stats().late_responses <= timeouts
 
 
 @pytest.mark.long
