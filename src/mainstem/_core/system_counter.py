@@ -3,9 +3,9 @@
 The driver allocates them first and in this order, so an id is also an index into the table of values (docs/protocols/aeron.md,
 8.6). ``tools/backend/core_stubs.py`` generates ``system_counter.pxd`` from this file. Compiled code counts with
 ``add_to_counter(self.cells, SYSTEM_BYTES_SENT, n)``, sender and receiver with ``self._count(SystemCounter.BYTES_SENT)``, the
-conductor with ``Resources.count``. Count a frame in compiled code if that sees it, even if Python handles it afterward: the event
-that brings it to Python is lost if the buffer of events is full. tests/unit/_core/test_paths.py tests the counts of compiled code,
-tests/unit/aeron/driver those of Python.
+conductor with ``Resources.count``. Count a frame in compiled code if that sees it (``dispatch`` in ``driver/receive_path.py`` and
+``driver/send_path.py``), even if Python handles it afterward: the event that brings it to Python is lost if the buffer of events
+is full. tests/unit/_core/test_paths.py tests the counts of compiled code, tests/unit/aeron/driver those of Python.
 
 ``mainstem stat``, the metrics and docs/reference/counters.md follow the table. A counter of Mainstem's own goes at the end; no
 other test or page lists these. If its rise is a fault, ``aeron/tools/driver_warnings.py`` lists it too.

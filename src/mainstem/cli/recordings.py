@@ -106,7 +106,7 @@ def _second(epoch_ms: int) -> str:
     return moment(epoch_ms)[:19] if epoch_ms >= 0 else "-"
 
 
-# `mainstem archive ls` lists these too, except the archive, its host, and the messages.
+# What tables show; JSON and CSV have COLUMNS. `mainstem archive ls` lists both, except the archive, its host, and the messages.
 TABLE = (
     Column(
         "archive",
@@ -135,10 +135,11 @@ COLUMNS = (
     *TABLE,
     Column(
         "stop_timestamp",
+        meaning="When it ended; below 0 while it grows.",
         cell=_of_descriptor(lambda d: d.stop_timestamp),
         show=_of_descriptor(lambda d: _second(d.stop_timestamp)),
     ),
-    Column("source", cell=_of_descriptor(lambda d: d.source_identity)),
+    Column("source", meaning="The address of its publisher.", cell=_of_descriptor(lambda d: d.source_identity)),
 )
 DETAILS = (
     *COLUMNS,

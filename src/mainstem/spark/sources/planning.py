@@ -167,7 +167,7 @@ class PlannedRecording:
         reader = self.reader
         if not reader.has_times:
             raise ConfigurationError(
-                f"{name}: recording {self.key[1]} has no index and so no times; use positions, or exclude it with recordingId"
+                f"{name}: recording {self.key[1]} has no index and so no times; use positions, or choose others with recordingId"
             )
         return reader
 

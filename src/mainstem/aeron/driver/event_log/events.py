@@ -33,10 +33,11 @@ class Event(Enum):
     format for the fields that `EventLog.note` gets. The line of a command or response lists the record's fields instead: the word
     for each is its name in camel case, or the word after ``=``. ``frame_text`` formats frames.
 
-    To add an event, add a row here, at the end if the reference does not have it, and call ``note`` where it happens: of
-    `Resources` in the conductor, of `EventLog` elsewhere. ``note`` drops events that were not chosen. ``make generate`` documents
-    the event; test it in tests/unit/aeron/driver/event_log/test_event_log.py. An event without a number needs nothing else. One
-    with a number is also compared with the reference's, in test_event_names.py and tests/interop/test_event_log.py.
+    Every command and response is an event already. To add another, add a row here, at the end if the reference does not have it,
+    and call ``note`` where it happens: of `Resources` in the conductor, of `EventLog` elsewhere. ``note`` drops events that were
+    not chosen. ``make generate`` documents the event; test it in tests/unit/aeron/driver/event_log/test_event_log.py. An event
+    without a number needs nothing else. One with a number is also compared with the reference's, in test_event_names.py and
+    tests/interop/test_event_log.py.
     """
 
     def __init__(self, number: int | None, when: str, line: str, record: type[Message] | None = None) -> None:
@@ -89,7 +90,7 @@ class Event(Enum):
     CMD_OUT_EXCLUSIVE_PUBLICATION_READY = 33, _RESPONSE, _READY, responses.OnExclusivePublicationReady
     CMD_OUT_ERROR = (
         34,
-        _RESPONSE,
+        "the conductor refused a command",
         "offending_correlation_id=offendingCommandCorrelationId error_code message",
         responses.OnError,
     )
