@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.idle import IdleStrategy
 
-_limit = LogThrottle(logging.getLogger("mainstem.aeron"))
+_throttle = LogThrottle(logging.getLogger("mainstem.aeron"))
 
 
 class Agent(Protocol):
@@ -41,11 +41,11 @@ class AgentTerminated(Exception):
 def log_error(error: BaseException) -> None:
     """Log the error. This is the default error handler; it logs repeated errors as one line with a count."""
     text = f"agent failed in a duty cycle: {type(error).__name__}: {error}"
-    _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns(), error=error)
+    _throttle.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns(), error=error)
 
 
 class AgentInvoker:
-    """An invoker that runs an agent in the caller's thread.
+    """Runs an agent in the caller's thread: one duty cycle for each ``invoke``, and none once it is closed.
 
     `AgentTerminated` closes the agent. All other errors go to the error handler.
     """
@@ -87,9 +87,10 @@ class AgentInvoker:
 
 
 class AgentRunner:
-    """A runner that runs an agent in a daemon thread until the runner is closed or the agent terminates.
+    """Runs an agent in its own thread, once, until the runner is closed or the agent terminates.
 
-    If a duty cycle raises, the error goes to the error handler and the agent continues. If the handler raises, the agent ends.
+    After each duty cycle, the idle strategy decides how to wait. If a cycle raises, the error goes to the error handler and the
+    agent continues. If the handler raises, the agent ends. The thread is a daemon, so a program that forgets to close can exit.
     """
 
     def __init__(
@@ -152,6 +153,7 @@ class AgentRunner:
         self._running = False
 
     def join(self, timeout: float | None = None) -> bool:
+        """Wait for the agent to end; return whether it has."""
         return self._closed.wait(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:

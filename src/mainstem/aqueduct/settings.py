@@ -65,8 +65,8 @@ class Settings(Limits):
     """How long to wait for the peer's connection headers before the connection is closed."""
 
     drain_timeout: float = 10.0
-    """A server's: how long a handler may continue after its client has finished the entrypoint and closed, and channels after
-    the handler has returned. 0 gives them no time."""
+    """How long a server's handler may continue after its client has finished the entrypoint and closed, and how long channels
+    may after the handler has returned. 0 gives them no time."""
 
     idle_timeout: float = 30.0
     """A connection on which nothing arrives for this long is lost."""

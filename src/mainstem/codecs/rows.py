@@ -98,14 +98,9 @@ class DecodedRows:
             decodable = pc.if_else(texts.is_null(), messages, pa.scalar(None, messages.type))
         decoded = within_limits(self._decode(decodable), self._schema)
         count, rescued = len(decoded.origins), decoded.rescued
-        reasons: dict[int, str] = {}
-        values: Any = None
-        if decoded.origins != range(total):
-            values = messages.to_pylist()
-            absent = set(range(total)).difference(decoded.origins)
-            reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else NULL_MESSAGE for i in absent}
-            reasons |= {i: text for i, text in decoded.problems.items() if values[i]} | skipped
-        failed = sorted(reasons)
+        values = [] if decoded.origins == range(total) else messages.to_pylist()
+        reasons = _reasons_for_no_rows(values, decoded) | skipped
+        failed = sorted(reasons)  # each gets a row at the end, without values
         made: dict[str, Any] = {
             PROBLEM: _after_nulls(count, [_valid(reasons[i]) or None for i in failed], pa.string()),
             RESCUE_COLUMNS[1]: _after_nulls(count, [values[i] if reasons[i] else None for i in failed], pa.binary()),
@@ -139,6 +134,19 @@ def _array_decoder(codec: Codec) -> Callable[[pa.Array, pa.Schema], Decoded] | N
     """Return the codec's faster method for arrays, or None if it has none or a subclass overrides ``decode_batch``."""
     kind = next(each for each in type(codec).__mro__ if "decode_batch" in vars(each))
     return getattr(codec, "decode_array", None) if "decode_array" in vars(kind) else None
+
+
+def _reasons_for_no_rows(values: list[Any], decoded: Decoded) -> dict[int, str]:
+    """Return, by message, why it has no rows."""
+    reasons = {}
+    for i in set(range(len(values))).difference(decoded.origins):
+        if values[i] is None:
+            reasons[i] = NULL_MESSAGE
+        elif not values[i]:
+            reasons[i] = EMPTY
+        else:
+            reasons[i] = decoded.problems.get(i, NO_ROWS)
+    return reasons
 
 
 def _after_nulls(count: int, values: list[Any], kind: Any) -> Any:

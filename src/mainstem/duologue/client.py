@@ -28,7 +28,8 @@ T = TypeVar("T")
 class Client(ClientEnd, BlockingEnd):
     """A duologue with a server. Open it with `connect`. It is a context manager.
 
-    It has no thread: its duty cycles run inside `send`, `receive` and `poll`. Any number of threads may call them.
+    It has no thread: its duty cycles run inside `send`, `receive` and `poll` (`ends.BlockingEnd`). Any number of threads may call
+    them. `ends.ClientEnd` has what it shares with the client for asyncio: connecting, closing, aborting.
 
     Example:
         >>> with connect("192.0.2.1") as duologue:

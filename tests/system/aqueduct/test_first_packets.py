@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.lossy_relay import LossyRelay
-from tests.support.waiting import soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct.admission import MAX_UNPROVEN
@@ -169,7 +169,9 @@ async def test_concurrent_clients_are_limited_to_the_free_connection_slots(
 
     async def use_one() -> None:
         nonlocal served
-        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
+        connection = await aqueduct.aio.connect(
+            "localhost", server.port, ca=certificates.ca, backend=backend, timeout=STALL_S
+        )
         held.append(connection)
         await connection.sender.send_acknowledged(b"tide")
         served += 1

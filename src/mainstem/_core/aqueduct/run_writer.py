@@ -633,10 +633,11 @@ class Ledger:
         size: cython.longlong
         sizes: list = self.sizes
         out: list = []
-        if index < 0 or end > len(sizes):
+        if end > len(sizes):
             raise IndexError
         while index < end:
-            size = sizes[index]
+            # Numbers before ``first`` are acknowledged, perhaps by an earlier run of the same frame.
+            size = sizes[index] if index >= 0 else -1
             if size < 0:
                 raise ValueError(self.first + index)
             sizes[index] = -1

@@ -373,7 +373,7 @@ class CaptureDecoder:
         self.rows.put_text(base, o + ERR_TEXT_OFFSET, size)
 
     def emit_names(self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong) -> cython.void:
-        """Write the names of a resolution frame into the text, one after the other, each with its entry's length."""
+        """Write the names of a resolution frame into the text, one after the other."""
         at: cython.longlong = RES_HEADER_LENGTH
         end: cython.longlong = min(get32(base, o), available)
         size: cython.longlong = 0
@@ -444,7 +444,7 @@ def step_of(base: cython.p_uchar, o: cython.longlong, kind: cython.int, left: cy
         return DATA_HEADER_LENGTH
     if kind == TYPE_DATA or kind == TYPE_ATS_DATA:
         return max(min((frame + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1), left), DATA_HEADER_LENGTH)
-    # Status messages of equal length may have been coalesced before the capture; each states its own length.
+    # Equal status messages may have been coalesced before the capture; each states its own length.
     return frame if frame >= least(kind) else left
 
 

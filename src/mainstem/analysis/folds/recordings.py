@@ -1,4 +1,4 @@
-"""The fold for the totals of one recording."""
+"""The fold for the totals of each recorded session."""
 
 from __future__ import annotations
 

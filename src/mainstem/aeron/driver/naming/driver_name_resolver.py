@@ -94,6 +94,7 @@ class NameCache:
             known.address, known.last_activity_ns = address, last_activity_ns
 
     def find(self, name: str) -> InetAddress | None:
+        """Return the address of a name, IPv4 first."""
         entry = self._entries.get((name, False)) or self._entries.get((name, True))
         return None if entry is None else entry.address
 
@@ -136,6 +137,8 @@ class Neighbors:
 
 @mutable
 class _Bootstrap:
+    """A bootstrap neighbor: its name in the settings, and its address once it is known."""
+
     name: str
     shown: CounterCell
     address: InetAddress | None = None

@@ -37,21 +37,27 @@ class FlowControl:
         self.window_multiple = window_multiple
 
     def prepare(self, path: SendPath) -> None:
+        """Set the switches of a new path, before its first duty cycle."""
         path.tracks_minimum = self.tracks_minimum
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:  # noqa: ARG002
         """Handle a report of a receiver that doesn't count yet; return whether it counts from now on."""
         return True
 
-    def on_change(self, path: SendPath, now_ns: int) -> None: ...
+    def on_change(self, path: SendPath, now_ns: int) -> None:
+        """Handle that receivers were added or removed."""
 
-    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None: ...
+    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
+        """Handle a receiver's request for a SETUP."""
 
-    def on_setup_sent(self, path: SendPath, now_ns: int) -> None: ...
+    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
+        """Handle that a SETUP was sent."""
 
-    def on_time(self, path: SendPath, now_ns: int) -> None: ...
+    def on_time(self, path: SendPath, now_ns: int) -> None:
+        """Handle that ``deadline_ns`` has passed."""
 
     def group_size(self, path: SendPath) -> int:
+        """Return the number of receivers that count."""
         return path.receiver_count
 
 
