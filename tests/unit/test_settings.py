@@ -224,6 +224,6 @@ def test_settings_travel_to_another_process_through_its_environment():
         "BOAT_TIDE": "30ms",
         "BOAT_REST": "5ns",
         "BOAT_AFLOAT": "false",
-        "BOAT_COLOUR": "BLUE",
+        "BOAT_COLOR": "BLUE",
     }
     assert Boat.load(environ=environment) == boat
