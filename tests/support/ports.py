@@ -99,20 +99,20 @@ def free_port(count: int = 4) -> int:
 
 
 WRITTEN = re.compile(r"\b20[1-9]\d\d\b")  # the ports that pages and examples name: 20100 to 20999
-NEIGHBOURS = 20  # ports at most this far apart keep their distance, because a program may count up from one
+NEIGHBORS = 20  # ports at most this far apart keep their distance, because a program may count up from one
 
 
 def own_ports(text: str) -> dict[str, str]:
     """Map each port that a text names to one that nobody else uses."""
     runs: list[list[int]] = []
     for port in sorted({int(found) for found in WRITTEN.findall(text)}):
-        if runs and port - runs[-1][-1] <= NEIGHBOURS:
+        if runs and port - runs[-1][-1] <= NEIGHBORS:
             runs[-1].append(port)
         else:
             runs.append([port])
     own = {}
     for run in runs:
-        first = free_port(run[-1] - run[0] + NEIGHBOURS)
+        first = free_port(run[-1] - run[0] + NEIGHBORS)
         own |= {str(port): str(first + port - run[0]) for port in run}
     return own
 

@@ -21,7 +21,7 @@ def texts(picture: str) -> list[str]:
     return [element.text or "" for element in parsed(picture).iter("text")]
 
 
-def test_a_chart_draws_each_series_in_its_colour_and_breaks_lines_where_values_are_missing() -> None:
+def test_a_chart_draws_each_series_in_its_color_and_breaks_lines_where_values_are_missing() -> None:
     lines = [
         Series(NASTY, "blue", [1.0, 2.0, None, 4.0], is_filled=True),
         Series("dots", "orange", [None, 5e6, None, 1.0], is_dots=True),

@@ -169,7 +169,7 @@ def test_a_flood_of_invented_drivers_costs_a_bounded_part_of_each_duty_cycle(dri
     assert 0 < most_sent <= MAX_SENDS_PER_CYCLE
 
 
-def test_a_round_that_takes_many_duty_cycles_reaches_every_neighbour(driver: InvokedDriver) -> None:
+def test_a_round_that_takes_many_duty_cycles_reaches_every_neighbor(driver: InvokedDriver) -> None:
     peers = [driver.network.peer(41000 + n) for n in range(200)]
     for n, peer in enumerate(peers):
         driver.network.send(peer, BOUND, told(f"n{n}", "127.0.0.1", 41000 + n, is_self=True))
