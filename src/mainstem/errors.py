@@ -311,7 +311,7 @@ class ClientTimeout(Timeout):
 class LimitExceeded(MainstemError):
     """More data arrived than a limit allows. The data can still be read in smaller pieces.
 
-    A call that a local limit refuses, such as one for a session too many, raises `LocalProtocolError` instead.
+    A call beyond a local limit raises another error: `BackPressured` if waiting helps, else `LocalProtocolError`.
 
     Attributes:
         limit (int): The limit, in the unit that the message names.

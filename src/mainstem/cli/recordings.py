@@ -121,7 +121,7 @@ TABLE = (
     Column("start_position", "right", "The position at which it begins.", "start"),
     Column("end_position", "right", "The position up to which it can be read.", "end"),
     Column("messages", "right", "How many messages it has, if it has an index."),
-    Column("state", meaning="growing or ended; invalid or deleted if its catalog marks it so."),
+    Column("state", meaning="growing or ended; with `recordings ls --all-states`, also invalid or deleted."),
     Column(
         "start_timestamp",
         meaning="When it started.",
@@ -135,11 +135,15 @@ COLUMNS = (
     *TABLE,
     Column(
         "stop_timestamp",
-        meaning="When it ended; below 0 while it grows.",
+        meaning="In JSON and CSV: when it ended; below 0 while it grows.",
         cell=_of_descriptor(lambda d: d.stop_timestamp),
         show=_of_descriptor(lambda d: _second(d.stop_timestamp)),
     ),
-    Column("source", meaning="The address of its publisher.", cell=_of_descriptor(lambda d: d.source_identity)),
+    Column(
+        "source",
+        meaning="In JSON and CSV: the address of its publisher.",
+        cell=_of_descriptor(lambda d: d.source_identity),
+    ),
 )
 DETAILS = (
     *COLUMNS,

@@ -59,9 +59,11 @@ def test_the_compiled_table_forgets_removed_sessions_only(seed: int) -> None:
     assert reported == set(range(100)) - silenced
 
 
-def test_removing_all_paths_takes_time_linear_in_their_number() -> None:
+@pytest.mark.parametrize("step", [1, 16, 0xFFFF, 0x10000, 0x100000])
+@pytest.mark.parametrize("field", [0, 1])
+def test_removing_all_paths_takes_time_linear_in_their_number(field: int, step: int) -> None:
     table = load("driver.table").PathTable()
-    keys = [(0, stream_id) for stream_id in range(512)]
+    keys = [(number * step, 7) if field == 0 else (7, number * step) for number in range(512)]
     for key in keys:
         table.put(*key, key)
     calls = 0

@@ -85,7 +85,7 @@ def variants(message_type: MessageType, session_id: int, choose: random.Random) 
 def test_no_message_fails_a_duty_cycle_or_hinders_another_client(
     archive: RunningArchive, message_type: MessageType, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "mainstem.aeron.agent")
+    caplog.set_level(logging.ERROR, "mainstem.aeron")
     other, hostile = archive.connected(), archive.connected()
     for data in variants(message_type, hostile.session_id, random.Random(message_type.name)):
         if archive.server.stats().control_sessions < 2:
@@ -153,7 +153,7 @@ def test_floods_by_many_publications_hold_no_more_than_the_limit(tmp_path: Path)
 def test_errors_that_quote_a_long_channel_are_cut_to_fit_into_a_response(
     archive: RunningArchive, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "mainstem.aeron.agent")
+    caplog.set_level(logging.ERROR, "mainstem.aeron")
     client = archive.connected()
     longest = 4000
     for channel in ("aeron:ipc?alias=" + longest * "x", "aeron:ipc?alias=" + longest * "\x01", longest * "\x01"):

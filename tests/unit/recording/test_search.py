@@ -67,4 +67,14 @@ def test_a_problem_is_left_for_the_reader_to_find(recorded: tuple[Path, list[int
     (path / f"0-{4 * TERM}.rec").unlink()
     with open_recording(path, 0) as reader:
         assert last_before(reader, 5 * TERM + 100, JOINED, last, frames=False) == last
-        assert 4 * TERM <= first_reaching(reader, 5 * TERM + 100, JOINED, last) <= 5 * TERM
+        # Even before the first index entry of the missing segment.
+        for wanted in (4 * TERM + 3000, 5 * TERM + 100):
+            assert 4 * TERM <= first_reaching(reader, wanted, JOINED, last) <= wanted
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_nothing_follows_a_start_behind_the_range(recorded: tuple[Path, list[int]], frames: bool) -> None:
+    path, ends = recorded
+    with open_recording(path, 0) as reader:
+        for position in (0, ends[5], ends[9], ends[10]):
+            assert last_before(reader, position, ends[10], ends[-1], frames=frames) == ends[10]

@@ -27,6 +27,7 @@ class PathTable:
     base: cython.p_uchar
     entries: cython.pp_void
     room: cython.int
+    shift: cython.int
     count: readonly[cython.int]
     paths: dict
     keys: list
@@ -42,6 +43,7 @@ class PathTable:
         while room < 2 * len(self.paths):
             room = room * 2
         self.room = room
+        self.shift = 65 - int(room).bit_length()
         self.memory = AtomicBuffer(bytearray(16 * room))
         self.base = self.memory.base
         self.count = 0
@@ -75,18 +77,18 @@ class PathTable:
             self.keys[index] = last_key
             self.entries[index] = self.entries[self.count]
             put64(self.base, 16 * self.slot_of(last_key) + 8, index + 1)
-        put64(self.base, 16 * slot + 8, 0)
-        # Move the keys behind the gap, up to the next empty slot: a lookup stops at the gap.
-        value: cython.longlong
-        slot = (slot + 1) & (self.room - 1)
+        # A lookup stops at an empty slot. So move back into the gap each key after it whose lookup begins at or before the gap.
+        mask: cython.longlong = self.room - 1
+        gap: cython.longlong = slot
+        slot = (slot + 1) & mask
         while get64(self.base, 16 * slot + 8) != 0:
             key = get64(self.base, 16 * slot)
-            value = get64(self.base, 16 * slot + 8)
-            put64(self.base, 16 * slot + 8, 0)
-            target: cython.longlong = self.slot_of(key)
-            put64(self.base, 16 * target, key)
-            put64(self.base, 16 * target + 8, value)
-            slot = (slot + 1) & (self.room - 1)
+            if ((slot - self.home_of(key)) & mask) >= ((slot - gap) & mask):
+                put64(self.base, 16 * gap, key)
+                put64(self.base, 16 * gap + 8, get64(self.base, 16 * slot + 8))
+                gap = slot
+            slot = (slot + 1) & mask
+        put64(self.base, 16 * gap + 8, 0)
 
     def key(self, session_id: cython.longlong, stream_id: cython.longlong) -> int:
         result: cython.longlong = shift_left(session_id, 32) | (stream_id & 0xFFFFFFFF)
@@ -113,15 +115,19 @@ class PathTable:
             self._leave(self.key(session_id, stream_id))
         return path
 
-    def slot_of(self, key: cython.longlong) -> cython.longlong:
+    def home_of(self, key: cython.longlong) -> cython.longlong:
+        """Return the slot at which the lookup of a key begins. Every bit of the key counts in the upper bits of the product."""
         hashed: cython.ulonglong
-        slot: cython.longlong
         if cython.compiled:
             hashed = cython.cast(cython.ulonglong, key) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
         else:
             hashed = key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-        hashed ^= hashed >> 32
-        slot = hashed & (self.room - 1)
+        slot: cython.longlong = hashed >> self.shift
+        return slot
+
+    def slot_of(self, key: cython.longlong) -> cython.longlong:
+        """Return the slot of a key, or the empty one where its lookup ends."""
+        slot: cython.longlong = self.home_of(key)
         while get64(self.base, 16 * slot + 8) != 0 and get64(self.base, 16 * slot) != key:
             slot = (slot + 1) & (self.room - 1)
         return slot

@@ -67,7 +67,7 @@ class MediaDriver:
         By default, the driver runs in a child process, which ends with this process even if this one is killed. With ``threads``,
         the driver runs in this process and shares its GIL. Programs that use asyncio use the same class. Both this method and
         `close` block for about 0.2 s, so call them before the event loop starts or with `asyncio.to_thread`. The driver logs each
-        refused command as a warning of the logger ``mainstem.aeron.driver.errors``.
+        refused command as a warning of the logger ``mainstem.aeron.driver``.
 
         Args:
             directory: The driver's directory. The default is a temporary directory, which is deleted when the driver ends.

@@ -51,7 +51,9 @@ def _instance(values: dict[str, Any]) -> Any:
     name = values.pop(_MARK, None)
     if name is None:
         return values
-    kind = _CLASSES[name]
+    kind = _CLASSES.get(name)
+    if kind is None:
+        raise ConfigurationError(f"the checkpoint has a state {name!r}, which this release does not have")
     if unknown := sorted(values.keys() - {item.name for item in fields(kind)}):
         raise ConfigurationError(f"the checkpoint's {name} has {unknown[0]!r}, which this release does not have")
     return kind(**values)

@@ -331,13 +331,12 @@ def ranges_within(
 def _near(reader: RecordingReader, position: int, start: int) -> int:
     """Return the start of a message at or before ``position``, but not before ``start``.
 
-    It comes from an index entry if there is an index. Otherwise, it is the start of the term.
+    It is that of the last index entry in the term, or the start of the term, so that it is in the segment of ``position``.
     """
-    if reader.index is not None:
-        entry = reader.index.at_or_before(position)
-        return start if entry is None else max(entry.position, start)
     # A message never crosses the end of a term.
-    return max(position - position % reader.descriptor.term_buffer_length, start)
+    near = max(position - position % reader.descriptor.term_buffer_length, start)
+    entry = None if reader.index is None else reader.index.at_or_before(position)
+    return near if entry is None else max(entry.position, near)
 
 
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
@@ -364,7 +363,9 @@ def last_before(reader: RecordingReader, position: int, start: int, end: int, *,
 
     With ``frames``, the message around ``position`` is included, because some of its frames end before it.
     """
-    last = max(position - 1, start)
+    last = position - 1
+    if last <= start:
+        return start
     if last >= end:
         return end
     near = _near(reader, last, max(start, reader.start_position))

@@ -273,7 +273,7 @@ class RecordingOptions(TriggerOptions, CodecOptions):
         )
 
     def takes(self, descriptor: RecordingDescriptor) -> bool:
-        """Return whether to read a recording: all that a batch, a stream or a report asks."""
+        """Return whether the options choose a recording. Batches, streams and reports all use this."""
         pairs = (
             (self.recording_ids, descriptor.recording_id),
             (self.stream_ids, descriptor.stream_id),

@@ -167,7 +167,8 @@ class PlannedRecording:
         reader = self.reader
         if not reader.has_times:
             raise ConfigurationError(
-                f"{name}: recording {self.key[1]} has no index and so no times; use positions, or choose others with recordingId"
+                f"{name}: recording {self.key[1]} has no index and so no times; set unknownTimes to skip, "
+                "choose others with recordingId, or use positions"
             )
         return reader
 
