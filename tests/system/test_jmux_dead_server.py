@@ -244,10 +244,10 @@ def test_a_server_that_is_stopped_and_resumed(api: Any, program: Program) -> Non
 @BOTH
 def test_a_server_that_is_stopped_under_a_heartbeat(api: Any, program: Program) -> None:
     address = f"127.0.0.1:{program.port}"
-    client = api(program.port, ping_interval=0.1, ping_timeout=0.1)
+    client = api(program.port, ping_interval=0.5, ping_timeout=0.5)
     os.kill(program.process.pid, signal.SIGSTOP)
     assert failure_of(lambda: client.request(b"x"), Timeout) == (
-        f"the request failed: {address} did not answer a ping for 0.1 s; it was not sent again, because {TWICE}",
+        f"the request failed: {address} did not answer a ping for 0.5 s; it was not sent again, because {TWICE}",
         Delivery.UNKNOWN,
     )
     assert failure_of(lambda: client.request(b"x", timeout=0.05), Timeout) == (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import RowCodec
+from mainstem.codecs.base import Decoded, RowCodec
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.errors import ConfigurationError, needs_extras
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem.codecs.base import Codec, Decoded
+    from mainstem.codecs.base import Codec
 
 PROBLEM = "problem"
 # The columns after the codec's: fields that the schema lacks, as JSON, and the payload if there is a problem.
@@ -84,19 +84,28 @@ class DecodedRows:
         payloads: Any = [b"" if value is None else value for value in messages.to_pylist()]
         return self._codec.decode_batch(payloads, self._schema)
 
+    def _decode_all_but(self, skipped: Collection[int], messages: pa.Array) -> Decoded:
+        import pyarrow as pa
+
+        if not skipped:
+            return within_limits(self._decode(messages), self._schema)
+        chosen = [i for i in range(len(messages)) if i not in skipped]
+        if not chosen:
+            return Decoded([pa.nulls(0, item.type) for item in self._schema], [])
+        decoded = within_limits(self._decode(messages.take(pa.array(chosen))), self._schema)
+        problems = {chosen[i]: text for i, text in decoded.problems.items()}
+        return Decoded(decoded.columns, [chosen[i] for i in decoded.origins], problems, decoded.rescued)
+
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         messages, total = batch.column(self._payload), batch.num_rows
         skipped: dict[int, str] = {}
-        decodable = messages
         if self._skips:
             texts = batch.column(self._skips)
             skipped = {i: text for i, text in enumerate(texts.to_pylist()) if text is not None}
-            decodable = pc.if_else(texts.is_null(), messages, pa.scalar(None, messages.type))
-        decoded = within_limits(self._decode(decodable), self._schema)
+        decoded = self._decode_all_but(skipped, messages)
         count, rescued = len(decoded.origins), decoded.rescued
         values = [] if decoded.origins == range(total) else messages.to_pylist()
         reasons = _reasons_for_no_rows(values, decoded) | skipped

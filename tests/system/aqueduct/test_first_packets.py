@@ -110,9 +110,8 @@ async def test_an_unvalidated_address_gets_at_most_three_times_what_it_sent(
             victim.setblocking(False)
             first = hello(backend)[0]
             victim.sendto(first, ("127.0.0.1", server.port))
-            await until(lambda: bool(server.connections), progress=lambda: server.connections)
+            received = len(await soon(asyncio.get_running_loop().sock_recv(victim, 65536)))
             await until(lambda: not server.connections, progress=lambda: server.connections)
-            received = 0
             with contextlib.suppress(BlockingIOError):
                 while True:
                     received += len(victim.recv(65536))
@@ -179,7 +178,7 @@ async def test_concurrent_clients_are_limited_to_the_free_connection_slots(
     held: list[Connection] = []
     async with await serving(certificates, backend, max_connections=2) as server:
         clients = [asyncio.create_task(use_one()) for _ in range(6)]
-        await until(lambda: served == 2, progress=server.stats)
+        await until(lambda: served >= 2, progress=server.stats)
         await asyncio.sleep(0.5)
         assert served == 2
         for client in clients:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mainstem.codecs.lookup
-from mainstem.codecs import RowCodec, codec_names, find_codec
+from mainstem.codecs import Decoded, RowCodec, codec_names, find_codec
 from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
 
@@ -110,6 +110,23 @@ def test_a_codec_of_an_entry_point_is_found_by_its_name(monkeypatch: pytest.Monk
     monkeypatch.setattr(mainstem.codecs.lookup, "entry_points", lambda group: points.get(group, []))
     assert "words" in codec_names()
     assert find_codec("words").decode(b"ebb") == [{"word": "ebb"}]
+
+
+class Lengths(Words):
+    """A codec with one row for every payload, also for an empty one."""
+
+    def decode_batch(self, payloads: Any, schema: pa.Schema) -> Decoded:
+        return Decoded([pa.array([str(len(each)) for each in payloads])], range(len(payloads)))
+
+
+@pytest.mark.parametrize("reasons", [["", "cut"], [None, "cut"], ["cut", ""], [None, None], ["", ""]])
+def test_a_skipped_message_has_one_row_without_values(reasons: list[str | None]) -> None:
+    batch = pa.record_batch({"payload": [b"ebb", b"flow"], "why": pa.array(reasons, pa.string())})
+    schema = pa.schema([("word", pa.string())])
+    (rows,) = DecodedRows(Lengths(), schema, [], skips="why")(iter([batch]))
+    assert [(row["word"], row["problem"]) for row in rows.to_pylist()] == [
+        (length if reason is None else None, reason or None) for length, reason in zip("34", reasons, strict=True)
+    ]
 
 
 def test_rows_are_in_the_order_of_the_messages_and_a_null_is_a_problem() -> None:

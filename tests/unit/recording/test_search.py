@@ -52,6 +52,8 @@ def test_a_range_of_positions_is_found_to_the_message(recorded: tuple[Path, list
             around = last_before(reader, position, JOINED, last, frames=True)
             assert reader.messages_before(around) in (left_out, left_out + 1)
             assert around >= min(position - 1, last)
+            # A range that begins there has no more frames.
+            assert last_before(reader, position, around, last, frames=True) == around
 
 
 def test_a_problem_is_left_for_the_reader_to_find(recorded: tuple[Path, list[int]]) -> None:

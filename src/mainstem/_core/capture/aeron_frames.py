@@ -444,7 +444,7 @@ def step_of(base: cython.p_uchar, o: cython.longlong, kind: cython.int, left: cy
         return DATA_HEADER_LENGTH
     if kind == TYPE_DATA or kind == TYPE_ATS_DATA:
         return max(min((frame + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1), left), DATA_HEADER_LENGTH)
-    # Equal status messages may have been coalesced before the capture; each states its own length.
+    # Status messages of equal length may have been coalesced before the capture; each states its own length.
     return frame if frame >= least(kind) else left
 
 

@@ -376,4 +376,4 @@ def last_before(reader: RecordingReader, position: int, start: int, end: int, *,
         return end
     if not following.messages:
         return end
-    return following.position if frames else boundary
+    return following.position if frames and boundary < last else boundary

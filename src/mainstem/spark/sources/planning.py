@@ -166,9 +166,10 @@ class PlannedRecording:
         """Return the reader. Raises ConfigurationError if the recording has no times; those of Aeron Archive have none."""
         reader = self.reader
         if not reader.has_times:
+            skip = "set unknownTimes to skip, " if name in ("fromTime", "toTime") else ""
             raise ConfigurationError(
-                f"{name}: recording {self.key[1]} has no index and so no times; set unknownTimes to skip, "
-                "choose others with recordingId, or use positions"
+                f"{name}: recording {self.key[1]} has no index and so no times; {skip}choose others with recordingId, "
+                "or use positions"
             )
         return reader
 

@@ -50,6 +50,8 @@ def test_a_missing_field_of_a_state_has_its_default_and_an_unknown_one_is_refuse
     assert load(b'{"version":1,"state":{"#":"Later","seen":3}}') == Later(3, 5)
     with pytest.raises(ConfigurationError, match="the checkpoint's Later has 'lost', which this release does not have"):
         load(b'{"version":1,"state":{"#":"Later","lost":3}}')
+    with pytest.raises(ConfigurationError, match="the checkpoint has a state 'Lost', which this release does not have"):
+        load(b'{"version":1,"state":{"#":"Lost"}}')
     with pytest.raises(ConfigurationError, match="states of version 2; this release reads up to version 1"):
         load(b'{"version":2,"state":{}}')
 
