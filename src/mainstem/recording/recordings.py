@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 from mainstem.errors import RecordingError
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.reader import OpenFiles, RecordingReader
-from mainstem.recording.rows.filters import ranges_within, row_filter
+from mainstem.recording.rows.filters import row_filter
+from mainstem.recording.rows.scan_range import ranges_within
 from mainstem.recording.scan import Scan
 
 if TYPE_CHECKING:

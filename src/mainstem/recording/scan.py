@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.recording.reading import read_rows
 from mainstem.recording.rows.decoding import Decoding
-from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, bounds_of, ranges_within, row_filter
+from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, bounds_of, row_filter
+from mainstem.recording.rows.scan_range import ranges_within
 from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of
 
 if TYPE_CHECKING:

@@ -283,7 +283,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "unknown code on a control stream": ("reset code", _on(server, lambda v: v.reset(1, 77))),
     # Acknowledgments.
     "acknowledged twice": ("acknowledged twice", _ack(AckReliable((0, 1, 1)), AckReliable((2,)), count=2)),
-    "acknowledged twice, after a run that was due": (
+    "acknowledged twice, below the first unacknowledged number": (
         "acknowledged twice",
         _ack(AckReliable((0, 1, 2)), AckReliable((1, 1, 1)), count=3),
     ),

@@ -8,7 +8,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
 from mainstem.recording.index import index_file
-from mainstem.recording.rows.filters import first_reaching, last_before
+from mainstem.recording.rows.scan_range import first_reaching, last_before
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_problem_is_left_for_the_reader_to_find(recorded: tuple[Path, list[int
 
 
 @pytest.mark.parametrize("frames", [False, True])
-def test_nothing_follows_a_start_behind_the_range(recorded: tuple[Path, list[int]], frames: bool) -> None:
+def test_a_range_that_starts_at_or_after_its_end_is_empty(recorded: tuple[Path, list[int]], frames: bool) -> None:
     path, ends = recorded
     with open_recording(path, 0) as reader:
         for position in (0, ends[5], ends[9], ends[10]):

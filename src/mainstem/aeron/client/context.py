@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.command.responses import OnPublicationError
 
-_limit = LogThrottle(logging.getLogger("mainstem.aeron.client"))
+_throttle = LogThrottle(logging.getLogger("mainstem.aeron.client"))
 
 
 def log_error(error: BaseException) -> None:
     """Log the error. This is the default ``on_error``; it logs repeated errors as one line with a count."""
     text = f"{type(error).__name__}: {error}"
-    _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
+    _throttle.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
 
 
 @dataclass(frozen=True, kw_only=True)

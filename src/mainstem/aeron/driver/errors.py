@@ -74,7 +74,7 @@ class ErrorRecorder:
         self._clock = clock
         self._system_counters = system_counters
         self._events = events
-        self._limit = LogThrottle(logger)
+        self._throttle = LogThrottle(logger)
         self._reserve = log.capacity // 4
         self._max_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
         self._prefixes = AddressPrefixes()
@@ -115,13 +115,13 @@ class ErrorRecorder:
     def _tell(self, level: int, kind: object, text: str, bug: BaseException | None = None) -> None:
         self._system_counters.increment(SystemCounter.ERRORS)
         now_ns = self._clock.monotonic_ns()
-        self._limit.log(level, kind, text, now_ns, error=bug)
+        self._throttle.log(level, kind, text, now_ns, error=bug)
         if self._events is not None:
             self._events.note(Event.GENERIC_MESSAGE, now_ns, text=text)
 
     def warn(self, kind: str, text: str) -> None:
         """Log a warning for operators, at most once per interval for each ``kind``."""
-        self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
+        self._throttle.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:
-        self._limit.flush(self._clock.monotonic_ns())
+        self._throttle.flush(self._clock.monotonic_ns())

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     _Handler = Callable[["ArchiveConductor", ControlSession, Message], int | None]
 
 log = logging.getLogger("mainstem.archive")
-_limit = LogThrottle(log)
+_throttle = LogThrottle(log)
 
 _REQUESTS = ("Request", "Request2", "ChallengeResponse")  # suffixes of the names of requests
 REQUESTS_PER_CYCLE = 10  # from each control subscription
@@ -264,7 +264,7 @@ class ArchiveConductor:
     def _refuse(self, rule: str, image: Any, text: str) -> None:
         self._refused[rule] += 1
         source = printable(image.source_identity)
-        _limit.log(logging.WARNING, f"refused {rule}", f"refused from {source}: {text}", self._now_ns)
+        _throttle.log(logging.WARNING, f"refused {rule}", f"refused from {source}: {text}", self._now_ns)
 
     def _carry_out(self, session: ControlSession, request: Message) -> None:
         if not session.activate():
@@ -291,7 +291,7 @@ class ArchiveConductor:
             return self._authorizer(name, session.principal)
         except Exception as error:
             text = f"{name} is refused: the authorizer failed: {error!r}"
-            _limit.log(logging.ERROR, "authorizer", text, self._now_ns, error=error)
+            _throttle.log(logging.ERROR, "authorizer", text, self._now_ns, error=error)
             return False
 
     # -- control sessions --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Tim
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.rows.filters import first_reaching
+from mainstem.recording.rows.scan_range import first_reaching
 from mainstem.store.open_store import ARCHIVE_SCHEME, scheme_of
 
 if TYPE_CHECKING:

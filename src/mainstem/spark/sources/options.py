@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import ReadOptions
-from mainstem.recording.rows.filters import ScanRange
+from mainstem.recording.rows.scan_range import ScanRange
 from mainstem.recording.rows.schema import FRAME_COLUMNS, MESSAGE_COLUMNS, NULLABLE, TIMESTAMP, TIMESTAMP_COLUMN
 from mainstem.spark.option_table import (
     TriggerOptions,

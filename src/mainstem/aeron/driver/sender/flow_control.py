@@ -45,16 +45,16 @@ class FlowControl:
         return True
 
     def on_change(self, path: SendPath, now_ns: int) -> None:
-        """Handle that receivers were added or removed."""
+        """Called after receivers were added or removed."""
 
     def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
-        """Handle a receiver's request for a SETUP."""
+        """Called when a receiver requests a SETUP."""
 
     def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
-        """Handle that a SETUP was sent."""
+        """Called after a SETUP was sent."""
 
     def on_time(self, path: SendPath, now_ns: int) -> None:
-        """Handle that ``deadline_ns`` has passed."""
+        """Called once ``deadline_ns`` has passed."""
 
     def group_size(self, path: SendPath) -> int:
         """Return the number of receivers that count."""
