@@ -6,7 +6,7 @@ import time
 from typing import Protocol
 
 from mainstem._core import layout
-from mainstem.errors import Timeout
+from mainstem.errors import ConfigurationError, Timeout
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -18,15 +18,15 @@ NOT_A_TIME = "NaN is not a number of seconds"
 def seconds_ns(seconds: float) -> int:
     """Return a duration in nanoseconds, at most ``NEVER_NS``: ``math.inf`` and ``sys.maxsize`` seconds never end.
 
-    Raises ValueError for NaN.
+    Raises ConfigurationError for NaN.
     """
     if seconds != seconds:
-        raise ValueError(NOT_A_TIME)
+        raise ConfigurationError(NOT_A_TIME)
     return round(min(seconds * NS_PER_SECOND, NEVER_NS))
 
 
 def timeout_of(seconds: float | None) -> float | None:
-    """Return a timeout in seconds, or None if there is none (None or infinity). Raises ValueError for NaN."""
+    """Return a timeout in seconds, or None if there is none (None or infinity). Raises ConfigurationError for NaN."""
     return None if seconds is None or seconds_ns(seconds) == NEVER_NS else seconds
 
 

@@ -24,8 +24,13 @@ from mainstem.errors import MainstemError
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+INHERITED = "the connection belongs to the parent of this process: connect after the fork"
+"""The text of the ClosedError that a connection's calls raise in a forked child."""
+
 _numbers = itertools.count()
 _registered: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
+# Objects that matter only to forked children.
+_left_at_fork: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def close_at_exit(resource: Any) -> None:
@@ -34,6 +39,11 @@ def close_at_exit(resource: Any) -> None:
     In a forked child, ``resource._leave_to_parent()`` runs at once instead, if it has that method.
     """
     _registered[os.getpid(), next(_numbers)] = resource
+
+
+def leave_at_fork(resource: Any) -> None:
+    """Run ``resource._leave_to_parent()`` in every forked child, unless the object is gone by then."""
+    _left_at_fork[os.getpid(), next(_numbers)] = resource
 
 
 @atexit.register
@@ -51,7 +61,8 @@ def _close_all() -> None:
 
 def _leave_all_to_parent() -> None:
     # Drivers last, as at exit, because a client's memory belongs to a driver.
-    for _key, resource in sorted(_registered.items(), key=lambda item: item[0], reverse=True):
+    everything = [*_registered.items(), *_left_at_fork.items()]
+    for _key, resource in sorted(everything, key=lambda item: item[0], reverse=True):
         leave = getattr(resource, "_leave_to_parent", None)
         if leave is not None:
             leave()

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+from typing import TYPE_CHECKING
 
+from mainstem._internal.listening import listening_addresses
 from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TLS_OPTIONS = "--tls-cert and --tls-key"
 
 
 def check_exposure(
-    address: str, *, has_tls: bool, has_token: bool, insecure: bool, token_options: str = "--token-file"
+    address: str, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "--listen"
 ) -> None:
-    """Refuse to listen where other hosts could connect without a token, or read the traffic. Raises ConfigurationError."""
-    if insecure or is_loopback(address) or (has_tls and has_token):
+    """Refuse to listen where other hosts could connect, unless that is protected. Every server of a command calls this.
+
+    Args:
+        address: The address to listen on, as numbers.
+        insecure: Whether the user asked to listen anyway.
+        protection: The options that protect the server, and whether each is given. All of them are needed. Without any, the server
+            has no access control.
+        name: The option with the address.
+
+    Raises:
+        ConfigurationError: The address is not loopback, and the server is not protected.
+    """
+    if insecure or is_loopback(address) or (protection and all(protection.values())):
         return
-    options = (("--tls-cert and --tls-key", has_tls), (token_options, has_token))
-    missing = " and ".join(name for name, is_there in options if not is_there)
-    raise ConfigurationError(
-        f"--listen: {address} can be reached from other machines, so this needs {missing}; --insecure serves all the same"
-    )
+    missing = " and ".join(option for option, is_given in (protection or {}).items() if not is_given)
+    needs = f"so this needs {missing}" if missing else "and this has no password: use ssh -L, or a proxy with one"
+    raise ConfigurationError(f"{name}: {address} can be reached from other machines, {needs}; --insecure serves anyway")
+
+
+def check_host_exposure(
+    host: str | None, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "--listen"
+) -> None:
+    """Like `check_exposure`, for each address of a host; None means every interface. Unknown names count as other machines."""
+    try:
+        addresses = [str(address[0]) for _, address in listening_addresses(host, 0, socket.SOCK_DGRAM)]
+    except OSError:
+        addresses = [str(host)]
+    for address in addresses:
+        check_exposure(address, insecure=insecure, protection=protection, name=name)
 
 
 def is_loopback(address: str) -> bool:

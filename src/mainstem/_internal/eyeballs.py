@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections import deque
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import timeout_of
+from mainstem._internal.host_names import look_up
 from mainstem._internal.tasks import start_task
 from mainstem.errors import ConfigurationError
 
@@ -52,13 +54,13 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
     return [address for address in chain(*zip_longest(*by_family.values())) if address is not None]
 
 
-def look_up(host: str | None, port: int, kind: socket.SocketKind, flags: int = 0) -> list[Any]:
-    """Like `socket.getaddrinfo`, but an impossible name raises ``gaierror`` too."""
+async def in_thread(look_up: Callable[..., T], *arguments: Any) -> T:
+    """Run a function that blocks in a thread of the event loop's executor."""
     try:
-        return socket.getaddrinfo(host, port, type=kind, flags=flags)
-    except (UnicodeError, ValueError) as error:  # an empty label, a label longer than 63 characters, a null character
-        reason = error.__cause__ or error
-        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a host name: {reason}") from None
+        running = asyncio.get_running_loop().run_in_executor(None, look_up, *arguments)
+    except RuntimeError:  # the interpreter is exiting (atexit), and its executors take no more work
+        return look_up(*arguments)
+    return await running
 
 
 def check_port(port: int) -> None:
@@ -74,7 +76,7 @@ async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAdd
         # A numeric address needs no lookup in a thread.
         found = look_up(host, port, kind, socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await asyncio.get_running_loop().run_in_executor(None, look_up, host, port, kind)
+        found = await in_thread(look_up, host, port, kind)
     return interleaved([(family, address) for family, _, _, _, address in found])
 
 
@@ -156,13 +158,23 @@ def _take_back(task: asyncio.Task[T], discard: Callable[[T], None]) -> None:
         discard(task.result())
 
 
-async def open_socket(address: HostAddress) -> socket.socket:
-    """Return a non-blocking TCP socket that is connected to the address. Raises OSError."""
+def reset_on_close(sock: socket.socket, resets: bool) -> None:
+    """Set whether closing a TCP socket resets the connection, so that the peer does not take it for an orderly end."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
+
+
+async def open_socket(address: HostAddress, *, resets: bool = False) -> socket.socket:
+    """Return a non-blocking TCP socket that is connected to the address. Raises OSError.
+
+    With ``resets``, closing it resets the connection, until the caller changes that (`reset_on_close`).
+    """
     family, where = address
     # asyncio does not turn off Nagle's algorithm for a socket created without its protocol.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
+        if resets:
+            reset_on_close(sock, True)
         await _connect(sock, where)
     except BaseException:
         sock.close()
@@ -193,11 +205,12 @@ async def _connect(sock: socket.socket, where: tuple[Any, ...]) -> None:
 async def connect_socket(host: str, port: int, *, timeout: float | None) -> socket.socket:
     """Return a TCP socket that is connected to the first of a host's addresses that accepts.
 
-    Raises OSError, and TimeoutError after ``timeout`` seconds.
+    Closing it resets the connection, until the caller changes that (`reset_on_close`). Raises OSError, and TimeoutError after
+    ``timeout`` seconds.
     """
 
     async def attempt(address: HostAddress, _doubt: Callable[[], None]) -> socket.socket:
-        return await open_socket(address)
+        return await open_socket(address, resets=True)
 
     addresses = await resolve(host, port, socket.SOCK_STREAM)
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.eyeballs import check_port, look_up
+from mainstem._internal.eyeballs import check_port, in_thread
+from mainstem._internal.host_names import look_up
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ async def find_listening_addresses(
     try:
         return listening_addresses(host, port, kind, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        return await asyncio.get_running_loop().run_in_executor(None, listening_addresses, host, port, kind)
+        return await in_thread(listening_addresses, host, port, kind)
 
 
 def listening_addresses(
@@ -81,9 +82,10 @@ def given_sockets(sock: socket.socket | Sequence[socket.socket], kind: socket.So
 
 
 def name_of(address: Any) -> str:
-    """Return a socket's address as text: ``host:port``, IPv6 in brackets, or a Unix path."""
+    """Return a socket's address as text: ``host:port``, IPv6 in brackets, or a Unix path (with ``@`` for an abstract one)."""
     if not isinstance(address, tuple):
-        return str(address)
+        path = os.fsdecode(address) if isinstance(address, str | bytes | os.PathLike) else str(address)
+        return f"@{path[1:]}" if path.startswith("\0") else path
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 

@@ -13,6 +13,9 @@ if it already had a result, ``undo`` receives it and restores what would be lost
 that was accepted. The interrupted thread does not wait for the rollback. Later calls do, in the loop's thread, before their own
 work: a read that follows an interrupted one finds the stream as it was.
 
+A child created by ``os.fork`` does not have the loop's thread. Every call raises ClosedError there, and calls that only close
+something (``is_close``) do nothing.
+
 The first step of a call is not rolled back: ``begin`` runs in the loop's thread, in the order of the calls, whether or not the
 call is interrupted. A ``write`` queues its bytes there.
 
@@ -30,6 +33,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.tasks import HANDLER_TASK, within
 from mainstem.errors import ClosedError, Delivery, MainstemError
 
@@ -53,15 +57,18 @@ def waits(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
     *,
     undo: Callable[[Any, Any], object] | None = None,
+    is_close: bool = False,
 ) -> Callable[Concatenate[Any, P], R]:
     """Make a blocking method from a coroutine function.
 
     If an exception interrupts the caller, ``undo`` is called in the loop's thread, with the asyncio object and what the method
-    returned or raised.
+    returned or raised. If ``is_close``, the method returns None and does nothing in a forked child.
     """
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        if is_close and self._thread.is_inherited:
+            return None  # type: ignore[return-value]
         inner = self._inner
         bound = getattr(inner, method.__name__)
         result: R = self._thread.run(
@@ -73,12 +80,17 @@ def waits(
 
 
 def runs(
-    method: Callable[Concatenate[Any, P], R], *, undo: Callable[[Any, Any], object] | None = None
+    method: Callable[Concatenate[Any, P], R],
+    *,
+    undo: Callable[[Any, Any], object] | None = None,
+    is_close: bool = False,
 ) -> Callable[Concatenate[Any, P], R]:
-    """Make a blocking method from a plain one, which runs in the loop's thread; ``undo`` is as for `waits`."""
+    """Make a blocking method from a plain one, which runs in the loop's thread; the rest is as for `waits`."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        if is_close and self._thread.is_inherited:
+            return None  # type: ignore[return-value]
         inner = self._inner
         bound = getattr(inner, method.__name__)
         result: R = self._thread.call(
@@ -116,9 +128,10 @@ class LoopThread:
     """A thread whose event loop runs coroutines for other threads. A context manager; `stop` may be called twice."""
 
     def __init__(self, name: str = "mainstem-loop") -> None:
+        self._pid = os.getpid()
         self._ending: set[asyncio.Task[Any]] = set()
         self._is_ready = threading.Event()
-        self._is_given_up = False
+        self._is_given_up = self._is_ending = False
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
@@ -127,10 +140,15 @@ class LoopThread:
         except BaseException:
             self._is_given_up = True
             if self._is_ready.is_set() and self._failure is None:
-                self._post(self._loop.stop)
+                self._post(lambda: self._end(None))
             raise
         if self._failure is not None:
             raise MainstemError(f"cannot start an event loop: {self._failure.strerror}") from self._failure
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the thread belongs to the parent of this process, which was forked."""
+        return not self._thread.is_alive() and self._pid != os.getpid()
 
     @classmethod
     def running(
@@ -160,6 +178,7 @@ class LoopThread:
         self._is_ready.set()
         if not self._is_given_up:
             self._loop.run_forever()
+        self._is_ending = True
         # Cancel twice: a cancelled task may wait for a thread, and gives up waiting when it is cancelled again.
         for _ in range(2):
             tasks = asyncio.all_tasks(self._loop)
@@ -181,7 +200,7 @@ class LoopThread:
         call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
         try:
             if not self._thread.is_alive() or not self._post(call.start):
-                error = ClosedError("the connection is closed")
+                error = ClosedError(INHERITED if self.is_inherited else "the connection is closed")
                 error.delivery = Delivery.NONE
                 raise error
             while not call.wait(LIVENESS_S):
@@ -212,6 +231,11 @@ class LoopThread:
 
         return self.run(work, undo=undo)
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Run ``function`` in the loop's thread without waiting, unless the loop has ended. For finalizers."""
+        if not self.is_inherited:
+            self._post(function)
+
     def _post(self, function: Callable[[], object]) -> bool:
         """Run a function in the loop's thread, without waiting; return False if the loop is closed."""
         try:
@@ -224,6 +248,9 @@ class LoopThread:
 
     def _insist(self, function: Callable[[], object]) -> bool:
         """Do the same as `_post`, even if signal handlers raise meanwhile; raise their exception afterward."""
+        if self.is_inherited:
+            # A forked child's copy of the loop would wake the parent's.
+            return False
         interruption: BaseException | None = None
         pending = [function]
 
@@ -250,14 +277,16 @@ class LoopThread:
 
     def stop_soon(self, last: Callable[[], object]) -> None:
         """Do the same as `stop` without waiting, from any thread."""
-        self._post(lambda: self._end(last))
+        self.call_soon(lambda: self._end(last))
 
     def _end(self, last: Callable[[], object] | None) -> None:
         try:
             if last is not None:
                 last()
         finally:
-            self._loop.stop()
+            # Stopped again, the loop would not wait for its last tasks.
+            if not self._is_ending:
+                self._loop.stop()
 
     def __enter__(self) -> LoopThread:
         return self

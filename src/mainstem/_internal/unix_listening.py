@@ -27,8 +27,8 @@ LOCK_PAUSE_S = 0.01
 class UnixListener:
     """A listening socket at ``path``. Raises OSError if the path is in use, or cannot be used."""
 
-    def __init__(self, path: str | os.PathLike[str], *, backlog: int) -> None:
-        self.path = path = os.fspath(path)
+    def __init__(self, path: str | bytes | os.PathLike[str], *, backlog: int) -> None:
+        self.path = path = os.fsdecode(path)
         if not path:
             raise OSError(errno.EINVAL, "the path is empty")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

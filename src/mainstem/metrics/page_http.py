@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from mainstem._internal.exposure import host_name, is_literal_host
 from mainstem._internal.printable import printable
+from mainstem._internal.request_target import parse_target
 
 PATH = "/metrics"
 END_OF_HEAD = b"\r\n\r\n"
@@ -18,8 +19,8 @@ class Request:
 
     Attributes:
         method: The method as it was sent.
-        path: The target without its query.
-        host: The ``Host`` field; empty if there is none.
+        path: The path of the target.
+        host: The host of the target, or else of the ``Host`` field; empty if there is none.
     """
 
     method: str
@@ -34,7 +35,8 @@ def parse_head(head: bytes) -> Request | None:
     hosts = [value.strip() for name, _, value in (field.partition(":") for field in fields) if name.lower() == "host"]
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or len(hosts) > 1:
         return None
-    return Request(parts[0], parts[1].partition("?")[0], hosts[0] if hosts else "")
+    target = parse_target(parts[1], hosts[0] if hosts else "")
+    return None if target is None else Request(parts[0], target.path, target.host)
 
 
 def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:

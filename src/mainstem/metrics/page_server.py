@@ -1,9 +1,8 @@
 """A server of one page over HTTP, in a thread with its own event loop.
 
-Each connection serves one request: its head has a deadline, and the connection ends with the response. The number of connections is
-limited. A connection beyond the limit replaces the one that has waited longest without completing a request, so silent connections
-cannot keep others out. A second thread renders the page, once for all requests that are waiting for it, because its source can be
-slow.
+Each connection serves one request and ends with the response. Its limits are those of every HTTP server
+(:mod:`mainstem._internal.http_listener`). A second thread renders the page, once for all requests that are waiting for it, because
+its source can be slow.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import socket
 import threading
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.exposure import is_loopback
+from mainstem._internal.exposure import check_host_exposure, is_loopback
+from mainstem._internal.http_listener import BACKLOG, ConnectionCounts, ConnectionLimits, HttpListener
 from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.channel_values import listen_address
@@ -28,22 +28,14 @@ from mainstem.metrics.prometheus import CONTENT_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Only a few systems scrape a page, and each has one connection at a time.
-MAX_CONNECTIONS = 64
-BACKLOG = 128
 # The request of a scrape has a few hundred bytes.
 MAX_HEAD_BYTES = 8192
-# For the head of a request, from the time at which the connection is accepted.
-HEAD_SECONDS = 10.0
 # For the page. By default, Prometheus abandons a scrape after 10 s.
 PAGE_SECONDS = 60.0
 # For the peer to read the response.
 SEND_SECONDS = 30.0
 # For a page that is being rendered when the server closes.
 CLOSE_SECONDS = 5.0
-# If there is no free descriptor, accepting pauses, and connections wait in the kernel's queue.
-ACCEPT_PAUSE_S = 0.1
-
 log = LogThrottle(logging.getLogger("mainstem.metrics"))
 
 
@@ -54,20 +46,31 @@ class PageServer:
     could make its own domain resolve to 127.0.0.1 and read the metrics under that name.
     """
 
-    def __init__(self, listen: str, page: Callable[[], str], *, name: str) -> None:
+    def __init__(
+        self,
+        listen: str,
+        page: Callable[[], str],
+        *,
+        name: str,
+        insecure: bool,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         """Start the server on ``listen`` (HOST:PORT).
 
-        Raises ConfigurationError, with ``name`` in its message, if it cannot listen there.
+        Raises ConfigurationError, with ``name`` in its message, if it cannot listen there, or if other hosts could connect, unless
+        ``insecure``.
         """
         self._page = page
+        check_host_exposure(listen_address(listen, name)[0], insecure=insecure, name=name)
         self._host, self._listening = _listen(listen, name)
         self.url = f"{url_of(self._listening[0], 'http')}{PATH}"
         self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
         self._loop = self._runner.get_loop()
         self._closing = asyncio.Event()
-        # All connections, and, in order of arrival, those that have not completed a request.
-        self._connections: set[asyncio.Task[None]] = set()
-        self._silent: dict[asyncio.Task[None], None] = {}
+        self._counts = ConnectionCounts()
+        self._listener = HttpListener(
+            self._listening, lambda: _Exchange(self), limits or ConnectionLimits(), self._counts, log
+        )
         self._writing: asyncio.Future[bytes] | None = None
         self._writer: threading.Thread | None = None
         self._thread = threading.Thread(target=self._run, name="mainstem-metrics", daemon=True)
@@ -94,83 +97,22 @@ class PageServer:
             self._runner.run(self._serve())
 
     async def _serve(self) -> None:
+        self._listener.start()
         try:
-            for listening in self._listening:
-                self._loop.add_reader(listening, self._accept, listening)
             await self._closing.wait()
         finally:
-            for listening in self._listening:
-                self._loop.remove_reader(listening)
-                listening.close()
-            for task in self._connections:
-                task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
+            await self._listener.close(abort=True)
+            await asyncio.sleep(0)  # connections are closed in the next round of the loop
 
-    def _accept(self, listening: socket.socket) -> None:
-        try:
-            sock, _ = listening.accept()
-        except (BlockingIOError, ConnectionError):
-            return  # the peer has disconnected
-        except OSError as error:
-            self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
-            self._loop.remove_reader(listening)
-            self._loop.call_later(ACCEPT_PAUSE_S, self._resume, listening)
-            return
-        sock.setblocking(False)
-        if len(self._connections) >= MAX_CONNECTIONS and not self._make_room():
-            with suppress(OSError):
-                sock.send(response(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at one time"))
-            sock.close()
-            return
-        task = self._loop.create_task(self._answer(sock))
-        self._connections.add(task)
-        self._silent[task] = None
-        task.add_done_callback(lambda _: self._ended(task, sock))
+    def request_started(self, exchange: _Exchange) -> None:
+        """Note that a request is complete."""
+        connection = self._listener.connection_of(exchange)
+        if connection is not None:
+            connection.request_started()
 
-    def _resume(self, listening: socket.socket) -> None:
-        if not self._closing.is_set():
-            self._loop.add_reader(listening, self._accept, listening)
-
-    def _make_room(self) -> bool:
-        """End the connection that has been silent for longest. Return whether there was one."""
-        oldest = next(iter(self._silent), None)
-        if oldest is None:
-            return False
-        oldest.cancel()
-        self._connections.discard(oldest)
-        del self._silent[oldest]
-        return True
-
-    def _ended(self, task: asyncio.Task[None], sock: socket.socket) -> None:
-        self._connections.discard(task)
-        self._silent.pop(task, None)
-        sock.close()
-
-    async def _answer(self, sock: socket.socket) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            async with asyncio.timeout(HEAD_SECONDS):
-                head = await self._read_head(sock)
-            self._silent.pop(task, None)
-            reply = await self._reply(head, is_local=is_loopback(sock.getsockname()[0]))
-            async with asyncio.timeout(SEND_SECONDS):
-                await self._loop.sock_sendall(sock, reply)
-        except OSError:  # including TimeoutError
-            return  # the peer has disconnected or is too slow
-
-    async def _read_head(self, sock: socket.socket) -> bytes:
-        """Return the bytes received up to the end of the head, or one byte more than allowed if it does not end."""
-        head = bytearray()
-        while END_OF_HEAD not in head and len(head) <= MAX_HEAD_BYTES:
-            received = await self._loop.sock_recv(sock, MAX_HEAD_BYTES + 1 - len(head))
-            if not received:
-                raise ConnectionResetError
-            head += received
-        return bytes(head)
-
-    async def _reply(self, head: bytes, *, is_local: bool) -> bytes:
-        if len(head) > MAX_HEAD_BYTES:
+    async def reply(self, head: bytes, *, is_local: bool) -> bytes:
+        """Return the response to the request with this head."""
+        if END_OF_HEAD not in head[:MAX_HEAD_BYTES]:
             return response(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is longer than {MAX_HEAD_BYTES} bytes"
             )
@@ -210,6 +152,39 @@ class PageServer:
             reply = response(HTTPStatus.INTERNAL_SERVER_ERROR, "a source of metrics raised; the program's log has more")
         with suppress(RuntimeError):  # the server was closed in the meantime
             self._loop.call_soon_threadsafe(self._written, reply)
+
+
+class _Exchange(asyncio.Protocol):
+    """One request and its response."""
+
+    def __init__(self, server: PageServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport
+        self._head = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if END_OF_HEAD in self._head[:MAX_HEAD_BYTES] or len(self._head) > MAX_HEAD_BYTES:
+            self._transport.pause_reading()
+            self._server.request_started(self)
+            self._task = asyncio.get_running_loop().create_task(self._answer(bytes(self._head)))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the interface
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _answer(self, head: bytes) -> None:
+        is_local = is_loopback(self._transport.get_extra_info("sockname")[0])
+        self._transport.write(await self._server.reply(head, is_local=is_local))
+        self._timer = asyncio.get_running_loop().call_later(SEND_SECONDS, self._transport.abort)
+        self._transport.close()  # after the response has been sent
 
 
 def _listen(listen: str, name: str) -> tuple[str, list[socket.socket]]:

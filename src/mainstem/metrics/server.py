@@ -37,7 +37,7 @@ class MetricsServer:
         def page() -> str:
             return render_families(family for source in sources for family in source())
 
-        self._server = PageServer(listen, page, name="listen")
+        self._server = PageServer(listen, page, name="listen", insecure=True)
 
     @property
     def url(self) -> str:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem._internal.exposure import is_literal_host
-from mainstem._internal.log_throttle import LogThrottle
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
 from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
+from mainstem.serve.http_server import Refusal, checked_target, log
 from mainstem.serve.metrics import CONTENT_TYPE, ServerMetrics
 from mainstem.serve.position_poller import PositionPoller
 from mainstem.serve.ranges import RangeError, parse_range
@@ -33,26 +33,15 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from mainstem._internal.request_target import Target
     from mainstem.serve.access import Access
     from mainstem.serve.limits import Limits
 
-# Long enough for every path and query: a query has a name and numbers, and a token is in the Authorization field.
-MAX_PATH_LENGTH = 1024
 _RECORDING = re.compile(r"/v1/recordings/(0|[1-9][0-9]{0,18})", re.ASCII)
 _PARAMETER = re.compile(r"([a-z]+)=([A-Za-z0-9._-]*)", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
 _DESCRIPTOR_FIELDS = tuple(field.name for field in fields(RecordingDescriptor) if field.compare)
-
-log = LogThrottle(logging.getLogger("mainstem.serve"))
-
-
-class Refusal(Exception):
-    """A request that is rejected with a status and an error message."""
-
-    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
-        self.status, self.sentence, self.headers = status, sentence, dict(headers or {})
-        super().__init__(sentence)
 
 
 class Application:
@@ -85,8 +74,8 @@ class Application:
     async def handle(self, request: web.BaseRequest) -> Response:
         """Return the response to a request. Never raises because of what a peer sent."""
         try:
-            self._check(request)
-            return await self._route(request)
+            target = self._checked(request)
+            return await self._route(request, target.path, target.query)
         except Refusal as refusal:
             return self._error(refusal.status, refusal.sentence, refusal.headers)
         except NotServedError as error:
@@ -99,7 +88,7 @@ class Application:
             self._log(logging.ERROR, "disk", f"a request failed: {error}")
             return self._error(503, "the directory cannot be read; the server's log has more", {"Retry-After": "1"})
 
-    def _respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> Response:
+    def _respond(self, status: int, body: bytes | memoryview, headers: Mapping[str, str]) -> Response:
         return BytesResponse(status, headers, self._limits, self._metrics, body)
 
     def _json(self, value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
@@ -117,21 +106,16 @@ class Application:
     def _log(self, level: int, kind: str, text: str) -> None:
         log.log(level, kind, text, self._clock.monotonic_ns())
 
-    def _check(self, request: web.BaseRequest) -> None:
+    def _checked(self, request: web.BaseRequest) -> Target:
         if not self._access.permits(request.headers.get("Authorization")):
             self._log(logging.WARNING, "token", f"a request of {request.remote} without a valid token is refused")
             raise Refusal(401, "a valid token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
-        if self._literal_hosts_only and not is_literal_host(request.headers.get("Host")):
+        target = checked_target(request)
+        if self._literal_hosts_only and not is_literal_host(target.host):
             raise Refusal(421, "without a token this server is named by its address or as localhost only")
-        if request.method not in ("GET", "HEAD"):
-            raise Refusal(405, "the recordings are read-only: GET and HEAD", {"Allow": "GET, HEAD"})
-        if request.body_exists:
-            raise Refusal(413, "requests must not have a body")
-        if len(request.raw_path) > MAX_PATH_LENGTH:
-            raise Refusal(400, f"the path is longer than {MAX_PATH_LENGTH} characters")
+        return target
 
-    async def _route(self, request: web.BaseRequest) -> Response:
-        path, _, query = request.raw_path.partition("?")
+    async def _route(self, request: web.BaseRequest, path: str, query: str) -> Response:
         if path == "/v1/recordings":
             return await self._recordings(request, _parameters(query, "from", "limit", "active", "after", "wait"))
         if path == "/v1/files":
@@ -201,7 +185,7 @@ class Application:
 
     def _row(self, descriptor: RecordingDescriptor) -> dict[str, Any]:
         row: dict[str, Any] = {name: getattr(descriptor, name) for name in _DESCRIPTOR_FIELDS}
-        row["identity"] = descriptor.identity
+        row["identity"] = str(descriptor.identity)
         row["recorded_position"] = position = self._position(descriptor)
         if position == NULL:
             row["problem"] = "its positions are corrupt"
@@ -291,7 +275,7 @@ class Application:
         if _matches(request.headers.get("If-None-Match"), tag):
             return self._not_modified(tag)
         start, end, status, headers = self._range(request, len(data), tag)
-        return self._respond(status, data[start:end], headers)
+        return self._respond(status, memoryview(data)[start:end], headers)
 
     async def _file(self, request: web.BaseRequest, name: str) -> Response:
         fd = self._directory.open_file(name)

@@ -153,18 +153,21 @@ class ServedDirectory:
         return reader.recorded_position
 
     def _positions_of(self, recording_id: int) -> LocalIndex | None:
-        path = index_file(self.path, recording_id)
+        name = index_file(self.path, recording_id).name
+        mapped = self._positions.get(recording_id)
         try:
-            inode = os.stat(path).st_ino
-        except OSError:
+            inode = os.stat(self.path / name, follow_symlinks=False).st_ino
+            if mapped is not None and mapped[0] == inode:
+                self._positions.move_to_end(recording_id)
+                return mapped[1]
+            fd = self._open_regular(name)
+        except (OSError, NotServedError):
             self._forget(recording_id)
             return None
-        mapped = self._positions.get(recording_id)
-        if mapped is not None and mapped[0] == inode:
-            self._positions.move_to_end(recording_id)
-            return mapped[1]
         self._forget(recording_id)
-        reader = LocalIndex(self.path, recording_id)
+        # The name may refer to another file by now, so ask the open one.
+        inode = os.fstat(fd).st_ino
+        reader = LocalIndex(self.path, recording_id, fd)
         self._positions[recording_id] = (inode, reader)
         if len(self._positions) > MAX_MAPPED_POSITIONS:
             self._positions.popitem(last=False)[1][1].close()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mainstem._internal.http_listener import ConnectionLimits
+
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits of one server. The defaults are suitable for a process with 1024 file descriptors."""
+class Limits(ConnectionLimits):
+    """The limits of one server, besides those on its connections."""
 
-    # A connection needs a descriptor, and one more while it sends a file.
-    connections: int = 384
-    # An executor has one connection for each task that reads. A single host must not take all connections.
-    connections_per_address: int = 128
-    # For the TLS handshake, and for the head of a request from its first byte to its last. A peer that is slower is cut off.
-    head_seconds: float = 10.0
     # How long a connection stays open without a request.
     idle_seconds: float = 75.0
     # The request line, and each header field. Names and queries are short; a token has a few kilobytes at most.

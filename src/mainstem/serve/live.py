@@ -15,34 +15,29 @@ import re
 from contextlib import suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-
-from aiohttp import web
+from urllib.parse import parse_qs
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.exposure import is_literal_host, is_loopback
-from mainstem._internal.listening import url_of
+from mainstem._internal.exposure import is_literal_host
 from mainstem.aeron.tools.diagnosis import diagnosis_row
 from mainstem.aeron.tools.overview import DriverMonitor, document
-from mainstem.errors import ConfigurationError
-from mainstem.serve.responses import json_bytes
-from mainstem.serve.server import close_all, listening_sockets
+from mainstem.serve.http_server import HttpServer, Refusal, checked_target
+from mainstem.serve.limits import Limits
+from mainstem.serve.responses import BytesResponse, Response, json_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from aiohttp import web
+    from aiohttp.abc import AbstractStreamWriter
 
     from mainstem.aeron.tools.overview import Overview
 
 MAX_STREAMS = 200  # per driver on the page, those with the most lag: a browser redraws them at each interval
 SAMPLES = 60  # per plot
 MAX_BROWSERS = 32  # that wait for events at the same time
-WRITE_SECONDS = 10.0  # a browser that does not read for this long is disconnected
-CLOSE_SECONDS = 1.0
-COMMON_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+HEADERS = {"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin"}
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 def read_page() -> tuple[bytes, str]:
@@ -70,13 +65,8 @@ class LiveServer:
     def __init__(
         self, directories: Sequence[str], host: str, port: int, *, interval: float = 1.0, insecure: bool = False
     ) -> None:
-        self._sockets = listening_sockets(host, port)
-        if not insecure and not all(is_loopback(sock.getsockname()[0]) for sock in self._sockets):
-            close_all(self._sockets)
-            raise ConfigurationError(
-                f"--listen {host}: this page has no password; beyond loopback use ssh -L, a proxy with one, or --insecure"
-            )
-        self.url = f"{url_of(self._sockets[0], 'http')}/"
+        self.server = HttpServer(host, port, self._respond, limits=Limits(), insecure=insecure, headers=HEADERS)
+        self.url = f"{self.server.url}/"
         self._monitors = {directory: DriverMonitor(directory) for directory in directories}
         self._interval = interval
         self._insecure = insecure
@@ -84,21 +74,14 @@ class LiveServer:
         self._event = b""
         self._number = 0
         self._news = asyncio.Condition()
-        self._browsers = 0
+        self.browsers = 0
         self._monitor_lock = asyncio.Lock()  # only one thread at a time may use a monitor
         self._task: asyncio.Task[None] | None = None
-        app = web.Application(middlewares=[self._guard])
-        app.router.add_get("/", self._get_page)
-        app.router.add_get("/v1/state", self._get_state, allow_head=False)
-        app.router.add_get("/v1/events", self._get_events, allow_head=False)
-        app.router.add_get("/v1/why", self._get_why, allow_head=False)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS, handler_cancellation=True)
+        self._closing = False
 
     async def __aenter__(self) -> LiveServer:
         await self._sample()
-        await self._runner.setup()
-        for sock in self._sockets:
-            await web.SockSite(self._runner, sock).start()
+        await self.server.start()
         self._task = asyncio.create_task(self._sample_on())
         return self
 
@@ -107,8 +90,11 @@ class LiveServer:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        await self._runner.cleanup()
-        close_all(self._sockets)
+        await self.server.stop_accepting()
+        async with self._news:
+            self._closing = True
+            self._news.notify_all()
+        await self.server.close()
         for monitor in self._monitors.values():
             monitor.close()
 
@@ -137,54 +123,77 @@ class LiveServer:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if not self._insecure and not is_literal_host(request.headers.get("Host")):
-            raise web.HTTPMisdirectedRequest(text="open this page by its address\n", headers=COMMON_HEADERS)
-        response: web.StreamResponse = await handler(request)
-        return response
-
-    async def _get_page(self, _request: web.Request) -> web.Response:
-        headers = COMMON_HEADERS | {"Content-Security-Policy": self._policy, "X-Frame-Options": "DENY"}
-        return web.Response(body=self._page, content_type="text/html", charset="utf-8", headers=headers)
-
-    async def _get_state(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._event, content_type="application/json", headers=COMMON_HEADERS)
-
-    async def _get_events(self, request: web.Request) -> web.StreamResponse:
-        if self._browsers >= MAX_BROWSERS:
-            raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are connected already\n")
-        self._browsers += 1
+    async def _respond(self, request: web.BaseRequest) -> Response:
         try:
-            response = web.StreamResponse(headers=COMMON_HEADERS | {"Content-Type": "text/event-stream"})
-            await response.prepare(request)
-            number = 0
-            while True:
-                async with self._news:
-                    while self._number == number:
-                        await self._news.wait()
-                    number, event = self._number, self._event
-                async with asyncio.timeout(WRITE_SECONDS):
-                    await response.write(b"data: " + event.strip() + b"\n\n")
-        except (TimeoutError, ConnectionError):
-            if request.transport is not None:
-                request.transport.abort()
+            path, query, host = checked_target(request)
+            if not self._insecure and not is_literal_host(host):
+                raise Refusal(421, "open this page by its address")
+            if path == "/":
+                policy = {"Content-Security-Policy": self._policy, "X-Frame-Options": "DENY"}
+                return self._response(200, self._page, "text/html; charset=utf-8", policy)
+            if path == "/v1/state":
+                return self._response(200, self._event, JSON)
+            if path == "/v1/events":
+                return self._events(request)
+            if path == "/v1/why":
+                return self._response(200, await self._why(query), JSON)
+            raise Refusal(404, "the page is /")
+        except Refusal as refusal:
+            response = self._response(refusal.status, f"{refusal.sentence}\n".encode(), TEXT, refusal.headers)
+            if refusal.status in (400, 405, 413, 421):
+                response.force_close()
             return response
-        finally:
-            self._browsers -= 1
 
-    async def _get_why(self, request: web.Request) -> web.Response:
+    def _response(
+        self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        server = self.server
+        headers = {"Content-Type": content_type, **(headers or {})}
+        return BytesResponse(status, headers, server.limits, server.metrics, body)
+
+    def _events(self, request: web.BaseRequest) -> Response:
+        if request.method == "GET" and self.browsers >= MAX_BROWSERS:
+            raise Refusal(503, f"{MAX_BROWSERS} browsers are connected already")
+        return EventResponse(self)
+
+    async def sample_after(self, number: int) -> tuple[int, bytes]:
+        """Wait for a sample with another number than the last one; return both. There is none after the server has closed."""
+        async with self._news:
+            await self._news.wait_for(lambda: self._closing or self._number != number)
+            return self._number, b"" if self._closing else self._event
+
+    async def _why(self, query: str) -> bytes:
         try:
-            monitor = self._monitors[request.query["driver"]]
-            session_id, stream_id = int(request.query["session"]), int(request.query["stream"])
+            values = {name: value for name, (value,) in parse_qs(query, strict_parsing=True, max_num_fields=3).items()}
+            monitor = self._monitors[values["driver"]]
+            session_id, stream_id = int(values["session"]), int(values["stream"])
         except (KeyError, ValueError):
-            raise web.HTTPBadRequest(text="driver, session and stream are needed\n", headers=COMMON_HEADERS) from None
+            raise Refusal(400, "driver, session and stream are needed") from None
         async with self._monitor_lock:
             diagnoses = await asyncio.to_thread(monitor.why, session_id, stream_id)
-        rows = [diagnosis_row(each) for each in diagnoses]
-        return web.Response(
-            body=json_bytes({"diagnoses": rows}), content_type="application/json", headers=COMMON_HEADERS
-        )
+        return json_bytes({"diagnoses": [diagnosis_row(each) for each in diagnoses]})
+
+
+class EventResponse(Response):
+    """Sends each sample as a server-sent event until the server closes. It counts as a browser until ``prepare`` ends."""
+
+    def __init__(self, live: LiveServer) -> None:
+        server = live.server
+        super().__init__(200, {"Content-Type": "text/event-stream"}, server.limits, server.metrics, None)
+        self._live = live
+        live.browsers += 1
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        try:
+            return await super().prepare(request)
+        finally:
+            self._live.browsers -= 1
+
+    async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
+        number, sample = await self._live.sample_after(0)
+        while sample:
+            await self.send_piece(b"data: " + sample + b"\n\n")
+            number, sample = await self._live.sample_after(number)
 
 
 def _driver(monitor: DriverMonitor, state: Overview) -> dict[str, Any]:

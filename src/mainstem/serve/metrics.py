@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
+from mainstem._internal.http_listener import ConnectionCounts
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class ServerMetrics:
-    """The counters of one server. Refused connections are counted by reason."""
+class ServerMetrics(ConnectionCounts):
+    """The counters of one server."""
 
     def __init__(self) -> None:
-        self.connections = 0
+        super().__init__()
         self.transfers = 0
         self.waits = 0
         self.bytes_sent = 0
         self.requests: Counter[int] = Counter()
-        self.refused: Counter[str] = Counter()
 
     def render(self) -> str:
         lines = []

@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from mainstem.serve.limits import Limits
     from mainstem.serve.metrics import ServerMetrics
 
+# What a connection holds of a body in memory while its peer does not read; the transport copies it.
+WRITE_BYTES = 128 << 10
 # Caches must not store the response: only the holder of a token may read it, and it can change.
 COMMON_HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Server": "mainstem",
-    "Mainstem-Serve": "1",
 }
 
 
 class Response(web.StreamResponse):
-    """A response that a peer must read chunk by chunk within time limits. ``ended`` is called after it was sent or has failed."""
+    """A response that a peer must read chunk by chunk within time limits. ``ended`` is called after it was sent or has failed.
+
+    The length is None if it is not known in advance.
+    """
 
     def __init__(
-        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, length: int
+        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, length: int | None
     ) -> None:
         super().__init__(status=status, headers={**COMMON_HEADERS, **headers})
         self.content_length = length
@@ -67,19 +71,21 @@ class Response(web.StreamResponse):
     async def send_body(self, request: web.BaseRequest) -> None:
         """Send the body, with a time limit for each chunk."""
 
-    async def send_piece(self, data: bytes) -> None:
+    async def send_piece(self, data: bytes | memoryview) -> None:
         """Send some bytes. Raises TimeoutError if the peer does not read them in time."""
+        view = memoryview(data)
         async with asyncio.timeout(self.limits.chunk_seconds):
-            await self.write(data)
+            for at in range(0, len(view), WRITE_BYTES):
+                await self.write(view[at : at + WRITE_BYTES])
         self.metrics.bytes_sent += len(data)
 
 
 class BytesResponse(Response):
     def __init__(
-        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, body: bytes
+        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, body: bytes | memoryview
     ) -> None:
         super().__init__(status, headers, limits, metrics, len(body))
-        self._bytes = body
+        self._bytes = memoryview(body)
 
     async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
         step = self.limits.chunk_bytes

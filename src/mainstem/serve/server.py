@@ -1,27 +1,22 @@
-"""A server of one directory of recordings: socket, TLS, HTTP and shutdown."""
+"""A server of one directory of recordings, and its TLS."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
-from mainstem.errors import ConfigurationError, needs_extras
-
-with needs_extras():
-    from aiohttp import web
-
-from mainstem._internal.exposure import check_exposure
+from mainstem._internal.error_texts import tls_problem
+from mainstem._internal.exposure import TLS_OPTIONS
+from mainstem.errors import ConfigurationError
 from mainstem.serve.access import TOKEN_VARIABLE, Access
 from mainstem.serve.app import Application
+from mainstem.serve.http_server import HttpServer
 from mainstem.serve.limits import Limits
-from mainstem.serve.listener import BACKLOG, Listener
-from mainstem.serve.metrics import ServerMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from aiohttp import web
 
     from mainstem.serve.responses import Response
 
@@ -44,29 +39,26 @@ class RecordingServer:
         limits: Limits | None = None,
         insecure: bool = False,
     ) -> None:
-        self.limits = limits or Limits()
-        self.metrics = ServerMetrics()
-        self._tls = tls
         access = access or Access()
-        self._sockets = listening_sockets(host, port)
-        try:
-            for sock in self._sockets:
-                check_exposure(
-                    sock.getsockname()[0],
-                    has_tls=tls is not None,
-                    has_token=not access.is_open,
-                    insecure=insecure,
-                    token_options=f"--token-file or {TOKEN_VARIABLE}",
-                )
-        except ConfigurationError:
-            close_all(self._sockets)
-            raise
-        self.url = url_of(self._sockets[0], "https" if tls else "http")
-        self._application = Application(
-            directory, access, self.limits, self.metrics, literal_hosts_only=access.is_open and not insecure
+        self._server = HttpServer(
+            host,
+            port,
+            self._respond,
+            limits=limits or Limits(),
+            tls=tls,
+            insecure=insecure,
+            protection={TLS_OPTIONS: tls is not None, f"--token-file or {TOKEN_VARIABLE}": not access.is_open},
+            headers={"Mainstem-Serve": "1"},
         )
-        self._server: web.Server | None = None
-        self._listener: Listener | None = None
+        self.url = self._server.url
+        self.metrics = self._server.metrics
+        self._application = Application(
+            directory,
+            access,
+            self._server.limits,
+            self.metrics,
+            literal_hosts_only=access.is_open and not insecure,
+        )
 
     async def __aenter__(self) -> RecordingServer:
         await self.start()
@@ -76,57 +68,17 @@ class RecordingServer:
         await self.close()
 
     async def start(self) -> None:
-        limits = self.limits
-        self._server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=limits.idle_seconds,
-            max_line_size=limits.head_line_bytes,
-            max_field_size=limits.head_line_bytes,
-            max_headers=limits.head_fields,
-            lingering_time=0,
-            auto_decompress=False,
-        )
-        self._listener = Listener(self._sockets, self._server, limits, self.metrics, self._tls)
-        self._listener.start()
+        await self._server.start()
 
     async def close(self) -> None:
         """Stop accepting connections, end long polls, and close everything. Responses in flight can continue for a moment."""
-        if self._listener is not None:
-            await self._listener.close()
-        close_all(self._sockets)
+        await self._server.stop_accepting()
         self._application.end_waits()
-        if self._server is not None:
-            self._server.pre_shutdown()  # closes connections without a request immediately
-            await self._server.shutdown(self.limits.close_seconds)
-            # Connections are closed in the next rounds of the loop.
-            await asyncio.sleep(0)
+        await self._server.close()
         self._application.close()
 
-    async def _handle(self, request: web.BaseRequest) -> Response:
-        assert self._listener is not None
-        guard = self._listener.guard_of(request.protocol)
-        if guard is not None:
-            guard.request_started()
-        response = await self._application.handle(request)
-        if guard is not None:
-            response.ended = guard.request_ended
-        return response
-
-
-def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen on every address of a host, with the same port. Raises ConfigurationError."""
-    kind = socket.SOCK_STREAM
-    try:
-        return bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigurationError(f"--listen: cannot listen on {host}:{port}: {error.strerror}") from None
-
-
-def close_all(sockets: list[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
+    async def _respond(self, request: web.BaseRequest) -> Response:
+        return await self._application.handle(request)
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -141,7 +93,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key, password=no_password)
     except ssl.SSLError as error:
-        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {error.reason or error}") from None
+        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {tls_problem(error)}") from None
     except OSError as error:
         raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {error.strerror}") from None
     return context

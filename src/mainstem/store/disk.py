@@ -65,8 +65,9 @@ class Disk:
             finally:
                 self.close(fd)
             self.rename(fresh, path)
-            if durable:
-                self.sync_directory(path.parent)
+        if durable:
+            # Also if the file exists: whoever renamed it may have failed here.
+            self.sync_directory(path.parent)
         return self.open(path)
 
     def create_once(self, path: Path, fresh: Path, data: bytes, *, length: int = 0) -> None:

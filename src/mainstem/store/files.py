@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from mainstem.store.base import OneVersion, replaced
 from mainstem.store.threads import fetching
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ FIRST_BYTES = 256 << 10
 class StoredFileReader(io.RawIOBase):
     """The bytes of one file, with the length that the file had when it was opened.
 
-    Raises FileNotFoundError if it is missing, and StoreError for any other failure.
+    Raises FileNotFoundError if it is missing, and StoreError for any other failure, also if the file is replaced or truncated
+    meanwhile.
     """
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
+        self._file = OneVersion(store, name)
         self.size = store.size(name)
         self._position = 0
         self._start, self._block = 0, b""
@@ -60,7 +63,7 @@ class StoredFileReader(io.RawIOBase):
         return filled
 
     def _fetch(self, start: int, end: int) -> bytes:
-        return self._store.read(self._name, start, end)
+        return self._file.read(start, end)
 
     def _load(self, wanted_bytes: int) -> None:
         """Load the block at the position. If it follows the previous block, start to fetch the next one."""
@@ -76,8 +79,7 @@ class StoredFileReader(io.RawIOBase):
         if goes_on and end < self.size:
             self._next = (end, fetching(self._fetch, end, min(end + BLOCK_BYTES, self.size)))
         if not block:
-            # The file has become shorter.
-            self.size = start
+            raise replaced(self._store.url, self._name)
 
     def close(self) -> None:
         if not self.closed:

@@ -8,17 +8,25 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 from uuid import uuid4
 
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.store.base import NEW_SUFFIX, RemoteFiles, StoredFile
+from mainstem.store.base import NEW_SUFFIX, RemoteFiles, StoredFile, replaced
 from mainstem.store.options import hdfs_options
 from mainstem.store.retry import mapped_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+
+# What the file systems of fsspec call the length, version and modification time of a file, in lower case.
+_VERSION_KEYS = {
+    "size", "etag", "e_tag", "md5", "md5hash", "content_md5", "checksum", "generation", "version", "versionid", "version_id",
+    "ino", "created", "mtime", "modified", "updated", "last_modified", "lastmodified", "last-modified",
+}  # fmt: skip
 
 
 class FsspecStore(RemoteFiles):
@@ -71,6 +79,22 @@ class FsspecStore(RemoteFiles):
         path = self._path(name)
         with mapped_errors(self.url, f"cannot read {name}"):
             return self._fetch(path, start, end)
+
+    def read_version(self, name: str, start: int, end: int, version: str | None) -> tuple[bytes, str]:
+        """Like ``Store.read_version``. The version is compared before and after the read, as fsspec has no conditions."""
+        before = self._version(name) if version is None else version
+        data = self.read(name, start, end)
+        if self._version(name) != before:
+            raise replaced(self.url, name)
+        return data, before
+
+    def _version(self, name: str) -> str:
+        """Return the length of a file, and whatever its file system says about when or in which version it was written."""
+        path = self._path(name)
+        with mapped_errors(self.url, f"cannot read {name}"):
+            self._files.invalidate_cache()
+            info = self._files.info(path)
+        return " ".join(f"{key}={info[key]}" for key in sorted(info) if key.lower() in _VERSION_KEYS)
 
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         return bytes(self._files.cat_file(path, start, end))
@@ -158,7 +182,7 @@ class HdfsStore(FsspecStore):
 
 def open_hdfs_store(url: str, options: Mapping[str, str]) -> HdfsStore:
     """Return the store of an ``hdfs`` or ``viewfs`` URL. The URL can have options after ``?``; ``options`` override them."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     shown = parts._replace(query="", fragment="").geturl().rstrip("/")
     user = {"user": unquote(parts.username)} if parts.username else {}
     arguments = user | hdfs_options(shown, dict(parse_qsl(parts.query)) | dict(options))

@@ -14,14 +14,16 @@ import os
 import re
 import ssl
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import responses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from mainstem._internal.error_texts import tls_problem
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.store.base import RemoteFiles, StoredFile
+from mainstem.store.base import RemoteFiles, StoredFile, replaced
 from mainstem.store.options import http_options, is_this_machine, proxy_for
 from mainstem.store.retry import Retry, TransientError, sentence
 
@@ -36,6 +38,8 @@ CONNECT_TIMEOUT_S = 10.0
 DEFAULT_TIMEOUT_S = 60.0
 # The maximum length of a body whose length is not known in advance: a page of a listing.
 MAX_PAGE_LENGTH = 64 << 20
+# Longer listings are an error. `mainstem serve` lists no more files either.
+MAX_LISTED = 1_000_000
 # A range is copied in parts of this size. Larger parts need more memory, and smaller ones cause more switches between threads.
 READ_BYTES = 1 << 20
 TOKEN_VARIABLE = "MAINSTEM_SERVE_TOKEN"
@@ -53,6 +57,10 @@ class _Response:
 
     def __init__(self, response: BaseHTTPResponse, limit: int, place: memoryview | None) -> None:
         self.status, self.headers = response.status, response.headers
+        has_length = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+        if response.status in (200, 206) and not has_length:
+            # Whatever closes the connection ends such a body.
+            raise ValueError("the server does not say how long it is")
         length = int(self.headers.get("Content-Length", 0))
         if length > limit:
             raise ValueError(f"the server sends {length} bytes where {limit} were asked for")
@@ -103,11 +111,8 @@ class HttpStore(RemoteFiles):
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None, *, retry: Retry | None = None) -> None:
         super().__init__(url.rstrip("/"))
-        try:
-            parts = urlsplit(url)
-            self._host, port = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise ConfigurationError(f"{url!r}: {error}") from None
+        parts = split_url(url)
+        self._host, port = parts.hostname or "", parts.port
         if parts.username is not None or parts.password is not None:
             raise ConfigurationError(
                 "a user or password in a URL ends up in logs and plans; give the token with the option token_file or token,"
@@ -156,9 +161,14 @@ class HttpStore(RemoteFiles):
         return urllib3.PoolManager(**options)
 
     def close(self) -> None:
+        from urllib3 import exceptions
+
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
+            # clear() leaves closing to the garbage collector, which may come to it late.
+            with suppress(exceptions.LocationValueError):  # nothing was ever connected
+                pool.connection_from_url(self._base).close()
             pool.clear()
 
     def __del__(self) -> None:
@@ -221,7 +231,8 @@ class HttpStore(RemoteFiles):
                     self.url,
                     f"its certificate is not trusted ({reason.verify_message}); set the option ca to its authority",
                 ) from error
-            raise TransientError(f"TLS: {sentence(error)}") from error
+            reason_text = tls_problem(reason) if isinstance(reason, ssl.SSLError) else sentence(error)
+            raise TransientError(f"TLS: {reason_text}") from error
         except exceptions.LocationValueError as error:
             raise StoreError(self.url, sentence(error)) from error
         except (exceptions.HTTPError, OSError) as error:
@@ -264,20 +275,24 @@ class HttpStore(RemoteFiles):
         """Yield the files of ``mainstem serve``. Raises StoreError for other servers, which have no machine-readable listing."""
         if not self.is_served:
             raise StoreError(self.url, "only `mainstem serve` lists files; from other servers read them by name")
-        after: str | None = ""
-        while after is not None:
-            page = self.page(f"/v1/files?prefix={quote(prefix, safe='')}&from={quote(after, safe='')}")
-            for name, size, modified_ns in page["files"]:
-                yield StoredFile(str(name), int(size), int(modified_ns))
-            after = page["next"]
+        for row in self.rows(f"/v1/files?prefix={quote(prefix, safe='')}", "files", ""):
+            match row:
+                case [str(name), int(size), int(modified_ns)] if size >= 0:
+                    yield StoredFile(name, size, modified_ns)
+                case _:
+                    raise StoreError(self.url, "the server sent a listing in another form")
 
     def directories(self, prefix: str = "") -> Iterator[str]:  # noqa: ARG002
         """Yield nothing: a server has the recordings of one directory."""
         return iter(())
 
-    def size(self, name: str) -> int:
+    def _head(self, name: str) -> _Response:
         response = self._call("HEAD", self._target(name), limit=1 << 63)
         self._found(name, response)
+        return response
+
+    def size(self, name: str) -> int:
+        response = self._head(name)
         length = response.headers.get("Content-Length", "")
         if response.status != 200 or not length.isdigit():
             raise StoreError(self.url, f"{name}: the server does not say how long it is")
@@ -291,25 +306,44 @@ class HttpStore(RemoteFiles):
 
         Raises StoreError if the name now belongs to another file. For other servers, the tag is ignored.
         """
-        return bytes(self._read_range(tag, name, start, end, None))
+        return bytes(self._read_range(name, start, end, None, tag=tag)[0])
+
+    def read_version(
+        self, name: str, start: int, end: int, version: str | None, place: memoryview | None = None
+    ) -> tuple[bytes, str]:
+        """Like ``Store.read_version``; a body that is read into ``place`` is returned as a view of it."""
+        data, found = self._read_range(name, start, end, place, version=version)
+        return (data if place is not None else bytes(data)), found  # type: ignore[return-value]
 
     def read_to(self, tag: str | None, name: str, start: int, place: memoryview) -> int:
         """Like ``read_of``, but read into memory, which saves copies. Return the number of bytes."""
-        data = self._read_range(tag, name, start, start + len(place), place)
+        data, _ = self._read_range(name, start, start + len(place), place, tag=tag)
         if isinstance(data, bytes):
             place[: len(data)] = data
         return len(data)
 
     def _read_range(
-        self, tag: str | None, name: str, start: int, end: int, place: memoryview | None
-    ) -> bytes | memoryview:
+        self,
+        name: str,
+        start: int,
+        end: int,
+        place: memoryview | None,
+        *,
+        tag: str | None = None,
+        version: str | None = None,
+    ) -> tuple[bytes | memoryview, str]:
+        """Return a range and the version of the file that it is from. ``tag`` is for `mainstem serve`, ``version`` for others."""
         if start >= end:
-            return b""
+            return b"", ""
         headers = {"Range": f"bytes={start}-{end - 1}"}
         if tag is not None and self._is_served:
             headers["If-Match"] = f'"{tag}"'
+        elif version is not None and version.startswith('"'):
+            headers["If-Match"] = version
         response = self._call("GET", self._target(name), headers, limit=max(end - start, 64 << 10), place=place)
         self._found(name, response)
+        if tag is None and response.status == 412:
+            raise replaced(self.url, name)
         if response.status == 412 or (
             tag is not None
             and "Mainstem-Serve" in response.headers
@@ -324,16 +358,22 @@ class HttpStore(RemoteFiles):
             size = _UNSATISFIED.fullmatch(content_range)
             if size is not None and start < int(size[1]):
                 raise StoreError(self.url, f"{name}: {response.sentence() or 'the range is refused'}")
-            return b""
+            # A file that was replaced by a shorter one has not ended here. Not every server sends its version with this status.
+            if version is not None and _version(self._head(name)) != version:
+                raise replaced(self.url, name)
+            return b"", ""
+        found = _version(response)
+        if version is not None and found != version:
+            raise replaced(self.url, name)
         if response.status == 200:
             # A server that does not support ranges sends the whole file.
             if start == 0 or len(response.body) <= start:
-                return response.body[start:end]
+                return response.body[start:end], found
             raise StoreError(self.url, f"{name}: the server has no range requests")
         match = _CONTENT_RANGE.fullmatch(content_range)
-        if match is None or int(match[1]) != start or len(response.body) != int(match[2]) + 1 - start:
+        if match is None or not _is_range(match, start, end) or len(response.body) != int(match[2]) + 1 - start:
             raise StoreError(self.url, f"{name}: the server sent another range than {start}-{end - 1}")
-        return response.body
+        return response.body, found
 
     def read_whole(self, name: str, limit: int, known: tuple[str, bytes] = ("", b"")) -> tuple[str, bytes]:
         """Return the entity tag and the bytes of a whole file.
@@ -367,6 +407,27 @@ class HttpStore(RemoteFiles):
             raise StoreError(self.url, f"{path} is not a JSON object")
         return value
 
+    def rows(self, target: str, key: str, first: Any) -> Iterator[Any]:
+        """Yield the entries of all pages of a list of ``mainstem serve``, from ``first`` on: a number or a name.
+
+        Raises StoreError if a page has another form, if the next page does not follow it, or if there are more than ``MAX_LISTED``.
+        """
+        count, after = 0, first
+        while True:
+            page = self.page(f"{target}&from={quote(str(after), safe='')}") or {}
+            rows, following = page.get(key), page.get("next", "")
+            if not isinstance(rows, list):
+                raise StoreError(self.url, "the server sent a listing in another form")
+            count += len(rows)
+            if count > MAX_LISTED:
+                raise StoreError(self.url, f"the server lists more than {MAX_LISTED} entries")
+            yield from rows
+            if following is None:
+                return
+            if type(following) is not type(first) or following <= after:
+                raise StoreError(self.url, f"the server's listing does not advance after {after!r}"[:200])
+            after = following
+
     def put_if_absent(self, name: str, data: bytes) -> bool:  # noqa: ARG002
         self._read_only(name)
 
@@ -382,10 +443,27 @@ class HttpStore(RemoteFiles):
         )
 
 
+def _is_range(sent: re.Match[str], start: int, end: int) -> bool:
+    """Return whether a Content-Range is all of ``[start, end)`` that the file has, as far as it says how long the file is."""
+    stop = int(sent[2]) + 1
+    return int(sent[1]) == start and (stop <= end if sent[3] == "*" else stop == min(end, int(sent[3])))
+
+
+def _version(response: _Response) -> str:
+    """Return the version of a file: its entity tag or, if it has no strong one, its length and modification time."""
+    tag: str = response.headers.get("ETag", "")
+    if tag.startswith('"'):
+        return tag
+    length = response.headers.get("Content-Range", "").rpartition("/")[2] or response.headers.get("Content-Length", "")
+    return f"{tag} {length} {response.headers.get('Last-Modified', '')}"
+
+
 def _authorities(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
-    except OSError as error:  # ssl.SSLError is an OSError
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"ca: {ca}: {tls_problem(error)}") from None
+    except OSError as error:
         raise ConfigurationError(f"ca: {ca}: {error.strerror or error}") from None
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem.errors import StoreError
-from mainstem.store.base import NEW_SUFFIX, StoredFile
+from mainstem.store.base import NEW_SUFFIX, StoredFile, replaced
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -93,6 +93,23 @@ class LocalStore:
             raise
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
+
+    def read_version(self, name: str, start: int, end: int, version: str | None) -> tuple[bytes, str]:
+        """Like ``Store.read_version``. The version is compared before and after the read."""
+        before = self._version(name) if version is None else version
+        data = self.read(name, start, end)
+        if self._version(name) != before:
+            raise replaced(self.url, name)
+        return data, before
+
+    def _version(self, name: str) -> str:
+        try:
+            status = os.stat(self._path(name))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+        return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
 
     def _write_new(self, path: Path, data: bytes | Path) -> Path:
         """Write a file beside ``path``. It is on the device when this returns, and so are the names of the directories above it."""

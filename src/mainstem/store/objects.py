@@ -13,12 +13,13 @@ import os
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store import credentials
 from mainstem.store import retry as policy
-from mainstem.store.base import RemoteFiles, StoredFile
+from mainstem.store.base import RemoteFiles, StoredFile, replaced
 from mainstem.store.options import azure_options, gcs_options, s3_options
 from mainstem.store.retry import Retry, TransientError, mapped_errors, sentence
 from mainstem.store.threads import interruptible
@@ -34,11 +35,21 @@ REQUEST_TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 10.0
 # obstore raises GenericError for every failure except a missing object and missing permissions. Only its text says whether the
 # connection broke, or which status was returned.
-_MISSING = "status code: 404"
+_MISSING, _CONFLICT = "status code: 404", "status code: 409"
 _TRANSIENT = re.compile(r"HTTP error:|status code: (?:429|5\d\d)\b")
 
 
+# The prefix of versions that are entity tags, which a request can have as its condition.
+_TAG = "tag:"
+
 _process: dict[str, int] = {}
+
+
+def _version(meta: Any) -> str:
+    """Return the version of an object: its entity tag or, if it has none, its version, length and modification time."""
+    if tag := meta["e_tag"]:
+        return f"{_TAG}{tag}"
+    return f"{meta['version']} {meta['size']} {meta['last_modified'].isoformat()}"
 
 
 class ObjectStore(RemoteFiles):
@@ -117,36 +128,66 @@ class ObjectStore(RemoteFiles):
             return int(interruptible(lambda: obstore.head(self._client, key))["size"])
 
     def read(self, name: str, start: int, end: int) -> bytes:
+        return self.read_version(name, start, end, None)[0]
+
+    def read_version(self, name: str, start: int, end: int, version: str | None) -> tuple[bytes, str]:
         import obstore
-        from obstore.exceptions import GenericError
+        from obstore.exceptions import GenericError, PreconditionError
 
         key = self._key(name)
         if start >= end:
-            return b""
+            return b"", ""
+        options: dict[str, Any] = {"range": (start, end)}
+        if version is not None and version.startswith(_TAG):
+            options["if_match"] = version.removeprefix(_TAG)
+
+        def get() -> tuple[bytes, Any]:
+            result = obstore.get(self._client, key, options=options)
+            return bytes(result.bytes()), result.meta
+
         with mapped_errors(self.url, f"cannot read {name}"):
             try:
-                return bytes(interruptible(lambda: obstore.get_range(self._client, key, start=start, end=end)))
+                data, meta = interruptible(get)
+            except PreconditionError as error:
+                raise replaced(self.url, name) from error
             except GenericError:
                 # A range beyond the end of the object has no exception type of its own either.
-                if start >= obstore.head(self._client_once, key)["size"]:
-                    return b""
-                raise
+                meta, data = obstore.head(self._client_once, key), b""
+                if start < meta["size"]:
+                    raise
+        found = _version(meta)
+        # Some servers ignore the condition, or do not compare it if the range is beyond the end.
+        if version is not None and found != version:
+            raise replaced(self.url, name)
+        return data, found
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Put an object unless it exists. The server checks the condition, by ``If-None-Match: *`` or an equivalent.
 
-        If a response was lost, an object with the same bytes counts as put by this writer. So if that matters, the bytes must
-        identify the writer. The first put is sent twice, to detect a server that ignores the condition.
+        If the server refuses the put because of a conflict, although there is no object, the put is repeated. If a response was
+        lost, an object with the same bytes counts as put by this writer. So if that matters, the bytes must identify the writer.
+        The first put is sent twice, to detect a server that ignores the condition.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         key, attempts, what = self._key(name), 0, f"cannot write {name}"
 
+        def exists() -> bool:
+            try:
+                obstore.get(self._client, key)  # the body is not read
+            except FileNotFoundError:
+                return False
+            return True
+
         def put() -> bool:
             try:
                 obstore.put(self._client_once, key, data, mode="create", use_multipart=False)
-            except (AlreadyExistsError, PreconditionError):
+            except (AlreadyExistsError, PreconditionError) as error:
+                # 412 says that the object exists. 409 can also say that another request is in progress, which is no answer yet
+                # (S3's ConditionalRequestConflict).
+                if _CONFLICT in str(error) and not exists():
+                    raise TransientError(sentence(error)) from error
                 return False
             except FileNotFoundError as error:
                 raise self._no_bucket(what) from error
@@ -196,7 +237,7 @@ class ObjectStore(RemoteFiles):
 
 def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
     """Return the store of an ``s3``, ``gs`` or ``abfs`` URL. The URL can have options after ``?``; ``options`` override them."""
-    parts = urlsplit(url)
+    parts = split_url(url, names_host=False)
     scheme, root = parts.scheme.lower(), unquote(parts.path).strip("/")
     bucket, _, host = parts.netloc.partition("@")
     shown = parts._replace(query="", fragment="").geturl().rstrip("/")

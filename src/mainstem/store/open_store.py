@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError
 from mainstem.store.local import LocalStore
 
@@ -21,6 +23,8 @@ OBJECT_SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss")
 HDFS_SCHEMES = ("hdfs", "viewfs")
 HTTP_SCHEMES = ("http", "https")
 ARCHIVE_SCHEME = "aeron-archive"
+# Other names of a scheme.
+SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 SCHEMES = ("file", *OBJECT_SCHEMES, *HDFS_SCHEMES, *HTTP_SCHEMES)
 
 
@@ -37,6 +41,15 @@ def is_url(text: str) -> bool:
     return bool(scheme_of(text))
 
 
+def place_of(location: str) -> str:
+    """Return the same text for every spelling of a location: the real path, or the URL without options and final slashes."""
+    scheme = scheme_of(location)
+    if scheme in ("", "file"):
+        return os.path.realpath(unquote(split_url(location, names_host=False).path) if scheme else location)
+    rest = location.partition("?")[0].partition("://")[2]
+    return f"{SAME_SCHEMES.get(scheme, scheme)}://{rest.rstrip('/')}"
+
+
 def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Store:
     """Return the store at a URL or a local path. The location need not exist.
 
@@ -48,7 +61,7 @@ def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Sto
     if not scheme:
         return LocalStore(Path(url))
     if scheme == "file":
-        parts = urlsplit(text)
+        parts = split_url(text, names_host=False)
         if parts.netloc not in ("", "localhost"):
             raise ConfigurationError(
                 f"{text!r} names the host {parts.netloc!r}; a file:// URL has three slashes, as in file:///data"

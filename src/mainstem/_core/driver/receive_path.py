@@ -93,6 +93,8 @@ NO_END = cython.declare(cython.longlong, -1)
 CLEAN_AHEAD = cython.declare(cython.longlong, 64 * 1024)
 # How often a datagram from an unknown source is reported: often enough to connect promptly, too rarely to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
+# Padding at the end of a term is shorter than this fraction of the term, because a message has an eighth of it at most.
+MAX_PADDING_FRACTION = cython.declare(cython.longlong, 4)
 FIRST_TRANSPORTS = 1
 FIRST_CONNECTIONS = 2
 CONNECTION_COLUMNS = 7
@@ -639,13 +641,16 @@ class ReceivePath:
         elif transport.length != DATA_HEADER_LENGTH:
             return False
         # No status message has allowed the sender to go beyond half a term, and the memory there may not be clean. Two things may
-        # reach beyond it: padding, of which only the header is written, and the heartbeats that follow it, which write nothing.
-        # Frames are written only where the log's blocks are allocated.
+        # reach beyond it: padding, of which only the header is written, and the heartbeats of a sender that stands at the end of
+        # such padding, where a term begins. Any other heartbeat is of a sender that follows faster receivers, and does not keep the
+        # image alive. Frames are written only where the log's blocks are allocated.
         excess = position + moved - self.last_status_position - self.term_length // 2
-        if (excess > 0 and (2 * excess > self.term_length or (moved > 0 and excess > moved - transport.length))) or (
-            moved > 0
-            and self.allocator is not None
-            and not self.allocator.admits(position + min(moved, transport.length))
+        if moved == 0:
+            if excess > 0 and (offset != 0 or excess > self.term_length // MAX_PADDING_FRACTION):
+                add_to_counter(self.cells, SYSTEM_FLOW_CONTROL_OVER_RUNS, 1)
+                return True
+        elif (excess > 0 and (2 * excess > self.term_length or excess > moved - transport.length)) or (
+            self.allocator is not None and not self.allocator.admits(position + min(moved, transport.length))
         ):
             add_to_counter(self.cells, SYSTEM_FLOW_CONTROL_OVER_RUNS, 1)
             return True
@@ -739,7 +744,8 @@ class ReceivePath:
                 self.revoked = True
                 put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
             st64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET, end)
-            self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
+            if revoked:
+                self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1)
 
     def work(self, now_ns: cython.longlong, reminders: cython.bint) -> cython.int:
         """Run one duty cycle: update positions, look for gaps, send a status message if one is due. Return the amount of work.
@@ -754,6 +760,16 @@ class ReceivePath:
             self.force_status = True
             work = 1
         self.rebuild(now_ns)
+        # Tell the sender at once that its whole stream has arrived, so that it does not linger longer than necessary.
+        if (
+            self.end_of_stream_position >= 0
+            and not self.draining
+            and not self.revoked
+            and self.rebuild_position >= self.high_water_mark
+            and self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 0)
+        ):
+            self.draining = True
+            self.status_due_ns = now_ns
         # Send by consumption, so that a fast stream gets its window in time, and by time, to show that a quiet receiver is alive.
         if self.schedule_status() or (reminders and now_ns >= self.status_due_ns):
             self.send_status(now_ns)

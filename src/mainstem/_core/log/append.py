@@ -49,6 +49,8 @@ from typing import TYPE_CHECKING
 
 import cython
 
+from mainstem.errors import ConfigurationError, LocalProtocolError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
@@ -91,7 +93,7 @@ class BufferClaim:
     As a context manager it commits at the end, and aborts if the block raises. An open claim blocks every later message of the
     stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the stream's position after
     the message, as ``try_claim`` returned it; ``is_open`` is true from ``try_claim`` to ``commit`` or ``abort``. Using a claim that
-    is not open raises ValueError. The protocol: docs/protocols/aeron.md, 11.
+    is not open raises LocalProtocolError. The protocol: docs/protocols/aeron.md, 11.
 
     Example:
         >>> claim = BufferClaim()
@@ -119,10 +121,10 @@ class BufferClaim:
         """A writable view of the payload in the term; commit and abort release it.
 
         Raises:
-            ValueError: The claim is not open.
+            LocalProtocolError: The claim is not open.
         """
         if not self.is_open:
-            raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
+            raise LocalProtocolError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.payload is None:
             self.payload = self.log.view(self.p + DATA_HEADER_LENGTH, self.length)
         return self.payload
@@ -132,7 +134,7 @@ class BufferClaim:
         """The int64 in the frame's header that is reserved for the application; 0 unless it is set before the commit.
 
         Raises:
-            ValueError: The claim is not open, or the publication was closed meanwhile.
+            LocalProtocolError: The claim is not open, or the publication was closed meanwhile.
         """
         self._check_open()
         return get64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
@@ -145,10 +147,10 @@ class BufferClaim:
     @cython.exceptval(-1)
     def _check_open(self) -> cython.int:
         if not self.is_open:
-            raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
+            raise LocalProtocolError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.log.capacity == 0:
             self.is_open = False
-            raise ValueError("the publication was closed while the claim was open")
+            raise LocalProtocolError("the publication was closed while the claim was open")
 
     @cython.exceptval(-1)
     def _finish(self, kind: cython.int) -> cython.int:
@@ -167,7 +169,7 @@ class BufferClaim:
         """Make the message readable.
 
         Raises:
-            ValueError: The claim is not open, or the publication was closed meanwhile.
+            LocalProtocolError: The claim is not open, or the publication was closed meanwhile.
         """
         self._finish(TYPE_DATA)
 
@@ -175,7 +177,7 @@ class BufferClaim:
         """Turn the claim into padding, which readers skip.
 
         Raises:
-            ValueError: The claim is not open, or the publication was closed meanwhile.
+            LocalProtocolError: The claim is not open, or the publication was closed meanwhile.
         """
         self._finish(TYPE_PAD)
 
@@ -445,7 +447,7 @@ class Appender:
                     self.put_pad(begin, end - begin)
                 raise
             if self.is_closed:
-                raise ValueError("the reserved value's supplier closed the publication")
+                raise LocalProtocolError("the reserved value's supplier closed the publication")
             put64(self.base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
             st32(self.base, p, cython.cast(cython.int, part + DATA_HEADER_LENGTH))
             begin += align_frame(part + DATA_HEADER_LENGTH)
@@ -513,7 +515,7 @@ class Appender:
     @cython.exceptval(-1)
     def check_length(self, length: cython.longlong) -> cython.int:
         if length > self.max_message_length:
-            raise ValueError(
+            raise ConfigurationError(
                 f"a message of {length} bytes is longer than the {self.max_message_length} that can be offered"
             )
         return 0
@@ -550,7 +552,7 @@ class Appender:
             The position after the message, or a negative OfferStatus.
 
         Raises:
-            ValueError: The message is longer than ``max_message_length``.
+            ConfigurationError: The message is longer than ``max_message_length``.
         """
         if cython.compiled:
             # Most callers offer bytes, whose address is available without a buffer request, which costs as much as a small message.
@@ -581,7 +583,7 @@ class Appender:
             The position after the message, or a negative OfferStatus.
 
         Raises:
-            ValueError: The message is longer than ``max_message_length``.
+            ConfigurationError: The message is longer than ``max_message_length``.
         """
         return self.offer(b"".join(parts), reserved_value=reserved_value)
 
@@ -596,12 +598,13 @@ class Appender:
             The position after the message, or a negative OfferStatus.
 
         Raises:
-            ValueError: ``length`` is more than ``max_payload_length``, or the claim is still open.
+            ConfigurationError: ``length`` is more than ``max_payload_length``.
+            LocalProtocolError: The claim is still open.
         """
         if length < 0 or length > self.max_payload_length:
-            raise ValueError(f"a claim of {length} bytes: one frame holds 0 to {self.max_payload_length}")
+            raise ConfigurationError(f"a claim of {length} bytes: one frame holds 0 to {self.max_payload_length}")
         if claim.is_open:
-            raise ValueError("the claim is still open: commit or abort it first")
+            raise LocalProtocolError("the claim is still open: commit or abort it first")
         framed: cython.longlong = align_frame(length + DATA_HEADER_LENGTH)
         begin: cython.longlong = self.claim(framed, length)
         if begin < 0:
@@ -627,7 +630,7 @@ class Appender:
             The number of messages appended, and the position after them; a negative OfferStatus if none was appended.
 
         Raises:
-            ValueError: A message is longer than ``max_message_length``; none was appended.
+            ConfigurationError: A message is longer than ``max_message_length``; none was appended.
         """
         return self.append_batch(MessageList(messages))
 
@@ -653,7 +656,7 @@ class Appender:
             The number of rows appended, and the position after them; a negative OfferStatus if none was appended.
 
         Raises:
-            ValueError: The offsets are invalid, or a message is too long; none was appended.
+            ConfigurationError: The offsets are invalid, or a message is too long; none was appended.
         """
         return self.append_batch(MessageColumns(data, offsets, first, count, wide))
 

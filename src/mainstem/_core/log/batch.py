@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import cython
 
+from mainstem.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -123,7 +125,7 @@ class MessageColumns(Messages):
         if count < 0:
             count = rows - first if rows > first else 0
         if first < 0 or (count > 0 and count > rows - first):
-            raise ValueError(f"{count} rows from {first} on lie outside a column of {max(rows, 0)}")
+            raise ConfigurationError(f"{count} rows from {first} on lie outside a column of {max(rows, 0)}")
         self.wide = wide
         self.first = first
         self.count = count
@@ -142,11 +144,11 @@ class MessageColumns(Messages):
         if self.measure() and before >= 0 and self.offset(self.count) <= data_length:
             return
         if before < 0:
-            raise ValueError(f"the column's first offset is {before}")
+            raise ConfigurationError(f"the column's first offset is {before}")
         for i in range(self.count):
             after = self.offset(i + 1)
             if after < before or after > data_length:
-                raise ValueError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
+                raise ConfigurationError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
             before = after
 
     @cython.exceptval(check=False)

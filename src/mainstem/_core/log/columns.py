@@ -69,7 +69,8 @@ class Region:
                 self.held = True
                 self.base = cython.cast(cython.pointer(cython.uchar), self.raw.buf)
                 self.capacity = self.raw.len
-            if cython.cast(cython.size_t, self.base) & 3:
+            # Empty objects may lie anywhere: the buffer of an empty bytearray is one static byte of CPython's.
+            if self.capacity and cython.cast(cython.size_t, self.base) & 3:
                 raise ValueError("frames must lie at an address that is a multiple of 4")
         else:
             view = source.view() if hasattr(source, "view") else memoryview(source)

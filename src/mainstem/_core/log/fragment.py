@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import cython
 
+from mainstem.errors import LocalProtocolError
+
 if cython.compiled:
     from cython.cimports.cpython.buffer import (
         Py_buffer,
@@ -24,7 +26,7 @@ else:
 class Header:
     """The header of a frame in place (docs/protocols/aeron.md, 13.1); each field is read when it is used.
 
-    Any use after the frame's memory is gone raises ValueError.
+    Any use after the frame's memory is gone raises LocalProtocolError.
     """
 
     log: AtomicBuffer
@@ -68,7 +70,7 @@ class Header:
     @cython.exceptval(-1)
     def check(self) -> cython.int:
         if not self.base or self.log.capacity == 0:
-            raise ValueError(
+            raise LocalProtocolError(
                 "the frame is no longer there: a fragment is valid only inside the call that handed it out"
             )
         return 0
@@ -138,8 +140,8 @@ class Fragment(Header):
     """A frame and its payload, or a whole message assembled from several frames.
 
     One object is moved from frame to frame: it is valid only inside the call that received it, and any use after that raises
-    ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, and ``fragment[i]`` and
-    ``fragment[i:j]`` copy parts of it; it is read-only through the buffer protocol. The header's fields (``session_id``,
+    LocalProtocolError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, and ``fragment[i]``
+    and ``fragment[i:j]`` copy parts of it; it is read-only through the buffer protocol. The header's fields (``session_id``,
     ``position``, ``reserved_value``, ...) are attributes of the fragment too.
 
     Example:

@@ -33,6 +33,8 @@ from typing import TYPE_CHECKING
 
 import cython
 
+from mainstem.errors import ConfigurationError, LocalProtocolError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -52,7 +54,7 @@ class ImageReader:
 
     ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the subscriber
     position's counter. Raises ValueError if one of them is invalid. A closed image polls nothing. One thread polls; a second
-    thread, or a handler, that polls the same image at the same time gets RuntimeError.
+    thread, or a handler, that polls the same image at the same time gets LocalProtocolError.
     """
 
     log: readonly[AtomicBuffer]
@@ -202,7 +204,7 @@ class ImageReader:
         if self.closed:
             return False
         if self.busy:
-            raise RuntimeError("the image is being polled already: by this handler, or by another thread")
+            raise LocalProtocolError("the image is being polled already: by this handler, or by another thread")
         # Every process of this driver can write the counter's memory, so check that the position is the start of a frame.
         self.check_position()
         # Neither a lock nor atomic: the GIL makes it exact, and without the GIL it still finds most mistakes.
@@ -353,7 +355,7 @@ class ImageReader:
                 if action == ACTION_BREAK:
                     break
                 if action != ACTION_COMMIT:
-                    raise ValueError(f"a controlled poll's handler returned {action!r}, which is not an action")
+                    raise ConfigurationError(f"a controlled poll's handler returned {action!r}, which is not an action")
                 # COMMIT: the position moves before the handler sees the next one.
                 position += p - start
                 st64(self.position_base, self.position_offset, position)

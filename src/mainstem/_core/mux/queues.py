@@ -5,6 +5,9 @@ behind a gigabyte. Streams with few bytes take their turn before those with many
 packet of each large stream either: it waits for the bytes already passed to the transport, for at most one packet, and for
 other short messages. Large streams together send at least as many bytes as the short ones.
 
+Limits count bytes, but a chunk of two bytes takes fifty. So each run of short chunks is joined: a queue takes little more memory
+than its bytes, however small the pieces in which a peer sends or a handler writes.
+
 One thread uses a connection's queues; any thread may read sizes.
 """
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 # A remainder shorter than this is copied instead of kept as a view of the larger chunk it came from.
 COPY_BELOW = cython.declare(cython.longlong, 4096)
+# Chunks shorter than this are short, and this many short ones in a row are joined.
+JOIN_BELOW = cython.declare(cython.longlong, 512)
+JOINED = cython.declare(cython.longlong, 64)
 # A stream with at most this many queued bytes takes its turn before those with more.
 SHORT_BYTES = cython.declare(cython.longlong, 1024)
 # Bytes that short turns may send between two long turns: the default size of one packet.
@@ -32,25 +38,44 @@ SHORT_SHARE = cython.declare(cython.longlong, 16 * 1024)
 TAKEN = cython.declare(cython.longlong, 64)
 
 
+@cython.cfunc
+def join_last(chunks: list, first: cython.longlong, run: cython.longlong) -> cython.longlong:
+    """Count one more short chunk at the end of a list; join the run if it is long. Return its length.
+
+    The list's chunks begin at ``first``.
+    """
+    run = min(run + 1, len(chunks) - first)
+    if run < JOINED:
+        return run
+    joined: bytes = b"".join(chunks[-run:])
+    del chunks[-run:]
+    chunks.append(joined)
+    return 0
+
+
 @cython.cclass
 class OutQueue:
-    """Bytes that wait for credit and for their turn; chunks are stored as they came and never joined here."""
+    """Bytes that wait for credit and for their turn; chunks are stored as they came, unless there are many short ones."""
 
     size: readonly[cython.longlong]
     chunks: list
     first: cython.longlong
+    run: cython.longlong
 
     def __init__(self) -> None:
         self.chunks = []
         self.first = 0
+        self.run = 0  # the short chunks at the end
         self.size = 0
 
     def append(self, data: object) -> None:
         """Add a chunk at the end. Mutable data is copied; empty chunks are dropped. Raises TypeError for non-buffers."""
         chunk: bytes = data if type(data) is bytes else bytes(memoryview(data))
-        if chunk:
+        length: cython.longlong = len(chunk)
+        if length > 0:
             self.chunks.append(chunk)
-            self.size += len(chunk)
+            self.size += length
+            self.run = join_last(self.chunks, self.first, self.run) if length < JOIN_BELOW else 0
 
     @cython.ccall
     def take(self, count: cython.longlong, into: object) -> None:
@@ -89,7 +114,7 @@ class OutQueue:
         retained: list = []
         self.take(keep, retained)
         self.chunks = retained
-        self.first = 0
+        self.first = self.run = 0
         self.size = keep
         return dropped
 
@@ -107,23 +132,26 @@ class InBuffer:
     offset: cython.longlong
     chunks: list
     first: cython.longlong
+    run: cython.longlong
 
     def __init__(self) -> None:
         self.chunks = []
         self.first = 0
+        self.run = 0  # the short chunks at the end
         self.head = b""
         self.offset = 0
         self.size = 0
         self.received = 0
 
     def append(self, chunk: bytes) -> None:
-        """Add a chunk without copying it."""
+        """Add a chunk, without copying it unless there are many short ones."""
         length: cython.longlong = len(chunk)
         if self.size == 0:
             self.head = chunk
             self.offset = 0
         else:
             self.chunks.append(chunk)
+            self.run = join_last(self.chunks, self.first, self.run) if length < JOIN_BELOW else 0
         self.size += length
         self.received += length
 
