@@ -44,6 +44,11 @@ class RateLimit:
             self._full_ns.popitem(last=False)
         return True
 
+    def give_back(self, prefix: Hashable) -> None:
+        """Return a token that was taken."""
+        if prefix in self._full_ns:
+            self._full_ns[prefix] -= self._interval_ns
+
     def has(self, prefix: Hashable, now_ns: int) -> bool:
         return self._full_ns.get(prefix, now_ns) - now_ns <= self._tolerance_ns
 

@@ -22,7 +22,6 @@ SPY_PREFIX = "aeron-spy:"
 UDP = "udp"
 IPC = "ipc"
 MAX_URI_LENGTH = 4095  # bytes: the records and log metadata of other implementations have no space for a longer one
-SHOWN_LENGTH = 80  # characters of an overlong URI that the error message shows
 # For these keys the last occurrence counts, for all other keys the first, as in the reference.
 LAST_COUNTS = {
     UDP: frozenset({"endpoint", "interface", "control", "control-mode", "ttl", "tags"}),
@@ -114,14 +113,14 @@ class ChannelUri:
         length = len(text[start:].encode("utf-8", "surrogateescape"))
         if length > MAX_URI_LENGTH:
             raise ChannelUriError(
-                text[:SHOWN_LENGTH] + "...", f"{length} bytes exceed the maximum of {MAX_URI_LENGTH} of a channel"
+                text[:MAX_URI_LENGTH], f"URI length ({length}) exceeds max supported length ({MAX_URI_LENGTH})"
             )
         if not text.startswith(AERON_PREFIX, start):
-            raise ChannelUriError(text, "a channel begins with aeron:udp or aeron:ipc", start)
+            raise ChannelUriError(text, "Aeron URIs must start with 'aeron:': begin with aeron:udp or aeron:ipc", start)
         at = start + len(AERON_PREFIX)
         media, mark, rest = text[at:].partition("?")
         if media not in (UDP, IPC):
-            raise ChannelUriError(text, f"medium {media!r} is neither udp nor ipc", at)
+            raise ChannelUriError(text, f"unknown media: {media!r} is neither udp nor ipc", at)
         if spy and media == IPC:
             raise ChannelUriError(text, "a spy watches a network publication, and aeron:ipc has none", at)
         if media == UDP and not mark:
@@ -204,12 +203,12 @@ class ChannelUri:
         mode = self.control_mode
         if mode is ControlMode.DYNAMIC and self.control is None:
             raise ChannelUriError(
-                self.text, f"control-mode={mode} needs a control address", self.places["control-mode"]
+                self.text, f"explicit control expected with {mode} control mode", self.places["control-mode"]
             )
         places = (self.endpoint, self.control, None if self.tags is None else self.tags.channel)
         if mode not in (ControlMode.MANUAL, ControlMode.RESPONSE) and all(place is None for place in places):
             raise ChannelUriError(
-                self.text, "aeron:udp needs an endpoint, a control address, tags, or control-mode=manual or response"
+                self.text, "URIs for UDP must specify an endpoint, control, tags, or control-mode=manual/response"
             )
 
     def check_timestamps(self) -> None:
@@ -237,10 +236,12 @@ class ChannelUri:
         for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
             if key in self.values:
                 raise ChannelUriError(
-                    self.text, f"{key} belongs to the channel and not to one destination", self.places[key]
+                    self.text, f"destinations must not contain the key: {key} belongs to the channel", self.places[key]
                 )
         if not self.is_ipc and self.control_mode is ControlMode.RESPONSE:
-            raise ChannelUriError(self.text, "a destination cannot be a response channel", self.places["control-mode"])
+            raise ChannelUriError(
+                self.text, "destinations may not specify control-mode=response", self.places["control-mode"]
+            )
 
     def fault(self, reason: str, key: str = "") -> ChannelUriError:
         return ChannelUriError(self.text, reason, self.places.get(key, -1))

@@ -47,7 +47,8 @@ class CounterType(DescribedId):
     DESTINATIONS = 18, "", "destinations of a multi-destination-cast"
     SENDER_NAKS_RECEIVED = 19, "snd-naks-received", "NAKs for this stream received"
     RECEIVER_NAKS_SENT = 20, "rcv-naks-sent", "NAKs for this image sent"
-    BOOTSTRAP_NEIGHBOR = 21, "", "the neighbor that names were first asked of, in the label"
+    BOOTSTRAP_NEIGHBOR = 21, "", "whether the neighbor in the label, of those to begin with, has sent anything"
+    NAME_TABLE_ROW = 2001, "", "which address of a csv_table's row is used: 0 the first, 1 the second, -1 none"
 
 
 class ArchiveCounterType(DescribedId):
@@ -189,14 +190,20 @@ def resolver_cache_entries(name: str) -> CounterSpec:
     return CounterSpec(CounterType.RESOLVER_CACHE_ENTRIES, b"", _label(f"Resolver cache entries: name={name}"))
 
 
-def bootstrap_neighbor(name: str, address: str = "") -> CounterSpec:
+def bootstrap_neighbor(index: int, name: str, address: str = "") -> CounterSpec:
     """Return the counter that is 1 once a bootstrap neighbor has sent anything, else 0.
 
-    ``address`` is the neighbor's resolved address, if known.
+    ``index`` is the neighbor's place in the settings, from 0. ``address`` is its resolved address, if known.
     """
-    return CounterSpec(
-        CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name} resolved={address}")
-    )
+    label = _label(f"Bootstrap neighbor: name={name} resolved={address}")
+    return CounterSpec(CounterType.BOOTSTRAP_NEIGHBOR, _I32.pack(index), label)
+
+
+def name_table_row(name: str, address: str, second: str) -> CounterSpec:
+    """Return the counter that selects the address of a ``csv_table``'s row: 0 the first, 1 the second, -1 none."""
+    data = _text(name, STATUS_CHANNEL_LENGTH)
+    label = f"NameEntry{{name='{name}', initialResolutionHost='{address}', reResolutionHost='{second}'}}"
+    return CounterSpec(CounterType.NAME_TABLE_ROW, _I32.pack(len(data)) + data, _label(label))
 
 
 def parse_stream_key(key: bytes) -> StreamKey:

@@ -86,7 +86,7 @@ class _File:
 
 
 @dataclass(frozen=True, eq=False)
-class _Change:
+class NameChange:
     """A change to a name: from then on it refers to ``file``, or to nothing. A rename also removes ``source``."""
 
     name: Path
@@ -105,36 +105,44 @@ class Device:
 
     def _take_stock(self, paths: Iterable[Path]) -> None:
         """Treat all current files as flushed. Draws follow the order of ``paths``, since some names do not depend on the seed."""
-        self.files = {path: _File(path.read_bytes(), path=path) for path in paths}
+        self.files: dict[Path, _File] = {}
+        by_number: dict[int, _File] = {}
+        for path in paths:
+            number = path.stat().st_ino
+            self.files[path] = by_number.get(number) or by_number.setdefault(
+                number, _File(path.read_bytes(), path=path)
+            )
         self._names = dict(self.files)
-        self._changes: dict[Path, list[_Change]] = defaultdict(list)
+        self._changes: dict[Path, list[NameChange]] = defaultdict(list)
         self._new_directories: list[Path] = []
 
     def created(self, path: Path) -> None:
         self.files[path] = _File(path=path)
-        self._changes[path.parent].append(_Change(path, self.files[path]))
+        self._changes[path.parent].append(NameChange(path, self.files[path]))
 
     def made(self, path: Path) -> None:
         self._new_directories.append(path)
 
     def linked(self, path: Path, target: Path) -> None:
         self.files[target] = self.files[path]
-        self._changes[target.parent].append(_Change(target, self.files[path]))
+        self._changes[target.parent].append(NameChange(target, self.files[path]))
 
     def renamed(self, path: Path, target: Path) -> None:
-        if (replaced := self.files.get(target)) is not None:
-            replaced.path = None
+        if target in self.files:
+            self._unname(target)
         self.files[target] = file = self.files.pop(path)
         file.path = target
-        self._changes[target.parent].append(_Change(target, file, path))
+        self._changes[target.parent].append(NameChange(target, file, path))
 
     def deletes(self, path: Path) -> None:
+        if list(self.files.values()).count(self.files[path]) == 1:
+            self.files[path].note()
+        self._unname(path)
+        self._changes[path.parent].append(NameChange(path, None))
+
+    def _unname(self, path: Path) -> None:
         file = self.files.pop(path)
-        others = [name for name, each in self.files.items() if each is file]
-        if not others:
-            file.note()
-        file.path = others[0] if others else None
-        self._changes[path.parent].append(_Change(path, None))
+        file.path = next((name for name, each in self.files.items() if each is file), None)
 
     def synced(self, file: _File, data: bytes) -> None:
         file.flushed, file.versions = data, []
@@ -146,7 +154,11 @@ class Device:
             self._new_directories.remove(directory)
             self._directories.add(directory)
 
-    def _apply(self, change: _Change) -> None:
+    def pending(self, directory: Path) -> list[NameChange]:
+        """Return the changes to a directory's names that have not been flushed."""
+        return self._changes.get(directory, [])
+
+    def _apply(self, change: NameChange) -> None:
         if change.source is not None:
             self._names.pop(change.source, None)
         if change.file is None:
@@ -174,9 +186,15 @@ class Device:
         for directory in sorted(self._directories - {self.root}):
             if directory.parent.exists():
                 directory.mkdir()
+        written: dict[_File, Path] = {}
         for path, file in self._names.items():
-            if path.parent.exists():
+            if not path.parent.exists():
+                continue
+            if file in written:
+                path.hardlink_to(written[file])
+            else:
                 path.write_bytes(left[file])
+                written[file] = path
         self.starts += 1
         self._directories = {each for each in self._directories if each.exists()}
         self._take_stock([path for path in self._names if path.exists()])
@@ -190,7 +208,7 @@ class Device:
                 self.created(path)
         for path in [each for each in self.files if not each.exists()]:
             self.files[path].path = None
-            self._changes[path.parent].append(_Change(path, None))
+            self._changes[path.parent].append(NameChange(path, None))
 
 
 def _in_steps(method: Callable[Concatenate[FaultyDisk, P], R]) -> Callable[Concatenate[FaultyDisk, P], R]:

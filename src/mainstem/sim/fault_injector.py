@@ -1,7 +1,7 @@
 """Inject faults of links and hosts into a world, on a schedule drawn from the seed.
 
-Each kind has a function that begins it and one that ends it; ``KINDS`` is the table. A crashed host restarts when the fault
-ends, and a client that has ended is replaced. Scenarios check safety throughout, and liveness after ``heal``.
+Each kind has a function that begins it and one that ends it; ``KINDS`` is the table. A host that crashed or lost power restarts,
+and a client that has ended is replaced. Scenarios check safety throughout, and liveness after ``heal``.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ KINDS = {
     ),
     "partition": Kind(_partition, _heal_partition, is_host_fault=False),
     "crash": Kind(lambda injector, fault: injector.host(fault).crash()),
+    "power_loss": Kind(lambda injector, fault: injector.host(fault).lose_power()),
     "client_death": Kind(_kill_client),
     "pause": _flag("is_paused"),
     "client_pause": _flag("is_client_paused"),

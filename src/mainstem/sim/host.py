@@ -98,6 +98,7 @@ class Host:
         is_paused: Whether driver and client get no duty cycles.
         is_client_paused: Whether the client gets no duty cycles.
         starts: How many times its client has started.
+        on_power_loss: Called when the host loses power, to take from its programs' files what was not flushed.
     """
 
     def __init__(self, world: World, name: str, address: str, settings: DriverSettings, driver_timeout_ns: int) -> None:
@@ -110,6 +111,7 @@ class Host:
         self.is_client_paused = False
         self.starts = 0
         self.client_due_ns = 0
+        self.on_power_loss: list[Callable[[], object]] = []
         self._world = world
         self._settings = settings
         self._driver_timeout_ns = driver_timeout_ns
@@ -184,6 +186,12 @@ class Host:
             self.kill_client()
             self.driver._leave_to_parent()
             self._world.network.close_all(self.address)
+
+    def lose_power(self) -> None:
+        """Crash everything on the host, and lose what its programs have not flushed."""
+        self.crash()
+        for lose in self.on_power_loss:
+            lose()
 
     def kill_client(self) -> None:
         """Kill the client without notifying the driver."""

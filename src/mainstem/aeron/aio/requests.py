@@ -11,6 +11,7 @@ from mainstem._internal.validation import check_int
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import ExclusivePublication
 from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.requester import RESPONSE_TIMEOUT, Exchange, RequestBase, RequesterBase, ResponderBase
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -107,6 +108,8 @@ class Requester(Opened[RequesterState], RequesterBase):
         try:
             while (position := state.publication.offer(payload, reserved_value=slot.correlation_id)) < 0:
                 state.check_open(Delivery.NONE)
+                if OfferStatus(position).is_final:
+                    raise state.not_sent(position, None)
                 if not await pause.step():
                     raise state.not_sent(position, timeout)
             while slot.response is None:

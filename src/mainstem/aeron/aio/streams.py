@@ -16,7 +16,7 @@ from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import PublicationBase, offer_error_of
 from mainstem.aeron.client.resource import StreamEnd
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase
-from mainstem.errors import Timeout
+from mainstem.errors import ConfigurationError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -39,7 +39,7 @@ class Sending(PublicationBase, Destinations):
     ) -> int:
         """Offer a message until there is space. If the call is cancelled, nothing is sent."""
         if timeout is not None and timeout != timeout:
-            raise ValueError(NOT_A_TIME)
+            raise ConfigurationError(NOT_A_TIME)
         pause: Pause | None = None
         while (position := self.offer(message, reserved_value=reserved_value)) < 0:
             status = OfferStatus(position)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem._core import layout
 from mainstem._internal.arrow_batches import record_batch
-from mainstem.errors import needs_extras
+from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,14 +31,16 @@ def arrow_buffers(
     total = len(column)
     end = total if count < 0 else first + count
     if not 0 <= first <= end <= total:
-        raise ValueError(f"rows [{first}, {end}) lie outside a column of {total} rows")
+        raise ConfigurationError(f"rows [{first}, {end}) lie outside a column of {total} rows")
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         kind = chunk.type
         wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         if not (wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
             raise TypeError(f"a column of messages must be binary or string (got {kind}); cast it first")
         if chunk.null_count:
-            raise ValueError(f"the column has {chunk.null_count} nulls, but a message is never null; filter them out")
+            raise ConfigurationError(
+                f"the column has {chunk.null_count} nulls, but a message is never null; filter them out"
+            )
         rows = min(end, len(chunk)) - first
         if rows > 0:
             _validity, offsets, data = chunk.buffers()

@@ -5,7 +5,7 @@ See ``registry``. If the broadcast buffer overruns, responses are lost. The clie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.agent import AgentTerminated
@@ -14,11 +14,13 @@ from mainstem.aeron.client.response_handlers import handle
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command.responses import decode_response
 from mainstem.aeron.counters import CounterType
+from mainstem.aeron.heartbeat import HeartbeatWatch
 from mainstem.errors import ClientTimeout, DriverTimeout
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.context import ClientContext
     from mainstem.aeron.cnc import CncFile
+    from mainstem.aeron.command.commands import Command
 
 HEARTBEAT_INTERVAL_NS = 500 * NS_PER_MS
 BUSY_SLEEP_S = 0.001  # how long the conductor sleeps while a command is pending
@@ -36,6 +38,7 @@ class ClientConductor(ClientRegistry):
         self._receiver = cnc.receiver()
         self._inter_service_timeout_ns = cnc.client_liveness_timeout_ns
         self._heartbeat_id = -1
+        self._driver = HeartbeatWatch(cnc.to_driver.consumer_heartbeat_ms, context.clock.epoch_ms(), now_ns)
         self._last_work_ns = self._next_heartbeat_ns = now_ns
 
     def do_work(self, now_ns: int) -> int:
@@ -44,7 +47,8 @@ class ClientConductor(ClientRegistry):
             if self.closed:
                 raise AgentTerminated
             self._now_ns = now_ns
-            self._check_inter_service_timeout()
+            self._check_inter_service_timeout(now_ns)
+            self._last_work_ns = now_ns
             self._cancel_dropped()
             work = self._receiver.receive(self._on_record, RESPONSES_PER_CYCLE)
             if work < 0:
@@ -100,9 +104,14 @@ class ClientConductor(ClientRegistry):
             )
         )
 
-    def _check_inter_service_timeout(self) -> None:
-        idle_ns = self._now_ns - self._last_work_ns
-        self._last_work_ns = self._now_ns
+    def _queue_command(self, kind: type[Command], **fields: Any) -> None:
+        # A thread of a process that was suspended may get here before the conductor notices. The driver has removed the resource.
+        self._check_inter_service_timeout(self.context.clock.monotonic_ns())
+        if not self.closed:
+            super()._queue_command(kind, **fields)
+
+    def _check_inter_service_timeout(self, now_ns: int) -> None:
+        idle_ns = now_ns - self._last_work_ns
         if idle_ns > self._inter_service_timeout_ns:
             limit = self._inter_service_timeout_ns / NS_PER_SECOND
             self.terminate(
@@ -120,10 +129,12 @@ class ClientConductor(ClientRegistry):
         timeout = self._settings.driver_timeout_ns / NS_PER_SECOND
         if heartbeat == DRIVER_SHUT_DOWN:
             self.terminate(DriverTimeout("the media driver has been shut down", timeout=timeout))
-        elif (age_ms := self.context.clock.epoch_ms() - heartbeat) * NS_PER_MS > self._settings.driver_timeout_ns:
+        elif self._driver.is_older(
+            self._settings.driver_timeout_ns, heartbeat, self.context.clock.epoch_ms(), self._now_ns
+        ):
             self.terminate(
                 DriverTimeout(
-                    f"the media driver is presumed dead: its last heartbeat is {age_ms} ms old (limit {timeout:g} s)",
+                    f"the media driver is presumed dead: its last heartbeat is more than {timeout:g} s old",
                     timeout=timeout,
                 )
             )

@@ -13,7 +13,7 @@ from mainstem.aeron.client.stats import PublicationStats
 from mainstem.aeron.command import commands
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
-from mainstem.errors import NotConnected
+from mainstem.errors import ConfigurationError, NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class PublicationBase(Resource):
             The number of rows that were accepted and the position after them, or a negative status if none were.
 
         Raises:
-            ValueError: The column has nulls, or the rows are outside it.
+            ConfigurationError: The column has nulls, or the rows are outside it.
             TypeError: The column has an unsupported type.
 
         Example:
@@ -134,7 +134,7 @@ class Sending(PublicationBase, Destinations):
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
         if timeout is not None and timeout != timeout:
-            raise ValueError(NOT_A_TIME)
+            raise ConfigurationError(NOT_A_TIME)
         position: int = self.offer(message, reserved_value=reserved_value)
         if position > 0:
             return position

@@ -14,6 +14,9 @@ response, its deadline, its cancellation, or the end of the client. ``do_work`` 
 is in ``resources`` before the caller sees it. A waiting caller never holds the lock. A handler must not wait, because the response
 can only arrive in the duty cycle that the handler is blocking.
 
+A resource lives until it or the client is closed, even if the application drops it. The exception is one that was let go: when it
+is collected, it queues itself in ``_left_open``, and the duty cycle closes it.
+
 The caller holds an ``Operation``, which ``pending`` does not keep alive. When nobody waits for a command anymore, it moves to
 ``abandoned``, and when its response arrives, the client removes what the driver created.
 
@@ -33,12 +36,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.aeron.client.operation import Operation, PendingCommand, Waiting
-from mainstem.aeron.client.resource import Resource, check_arguments, check_channel
+from mainstem.aeron.client.resource import Resource, ResourceTable, check_arguments, check_channel
 from mainstem.aeron.command import commands
 from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.errors import (
     ClosedError,
+    ConfigurationError,
     CorruptLogError,
     DriverTimeout,
     LocalProtocolError,
@@ -84,10 +88,11 @@ class ClientRegistry:
         self.lock = threading.RLock()
         self.closed = False
         self.failure: MainstemError | None = None
-        self.resources: dict[int, Resource] = {}
+        self.resources = ResourceTable()
         self.pending: dict[int, PendingCommand[Any]] = {}
         self.abandoned: dict[int, PendingCommand[Any]] = {}
         self.dropped: deque[PendingCommand[Any]] = deque()
+        self._left_open: deque[Resource] = deque()
         self._queued: deque[Command] = deque()
         self.invokers: tuple[Callable[[], int], ...] = ()
         self._written = threading.Event()
@@ -120,9 +125,11 @@ class ClientRegistry:
         if self.closed:
             return
         self.closed = True
-        resources, self.resources = list(self.resources.values()), {}
+        resources, self.resources = self.resources.values(), ResourceTable()
         for resource in resources:
             resource._release()
+        while self._left_open:
+            self._left_open.popleft()._release()
         self._queued.clear()
         self._fail_pending()
 
@@ -146,9 +153,10 @@ class ClientRegistry:
         self.failure = ClosedError("the client belongs to the parent of this process: connect a client after the fork")
         self.closed = True
         self.invokers = ()
-        resources, self.resources = list(self.resources.values()), {}
-        for resource in resources:
+        resources, self.resources = self.resources.values(), ResourceTable()
+        for resource in [*resources, *self._left_open]:
             resource._leave_to_parent()
+        self._left_open.clear()
         self._fail_pending()
 
     def raise_failure(self) -> None:
@@ -226,6 +234,10 @@ class ClientRegistry:
             # An application does not need a handle for a destination, so a destination that exists stays.
             if not pending.is_done or isinstance(pending.result, Resource):
                 self.cancel_operation(pending)
+        while self._left_open:
+            resource = self._left_open.popleft()
+            self.resources.pop(resource.registration_id)
+            self._close_resource(resource)
 
     def _undo(self, pending: PendingCommand[Any]) -> None:
         if isinstance(pending.result, Resource):
@@ -359,7 +371,7 @@ class ClientRegistry:
         if resource._receives and isinstance(destination, int):
             # Drivers identify a publication's destinations by id, but a subscription's only by channel.
             if destination not in resource._destinations:
-                raise ValueError(f"{resource!r} has no destination with id {destination}")
+                raise ConfigurationError(f"{resource!r} has no destination with id {destination}")
             destination = resource._destinations[destination]
         if isinstance(destination, int):
             kind = commands.RemoveDestinationById
@@ -382,12 +394,30 @@ class ClientRegistry:
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
         with self.lock:
-            if self.resources.pop(resource.registration_id, None) is None:
-                return
-            resource._release()
-            if not resource._is_static:
-                flags = {"flags": commands.REVOKE} if revoke else {}
-                self._queue_command(resource._removal, registration_id=resource.registration_id, **flags)
+            if self.resources.pop(resource.registration_id) is not None:
+                self._close_resource(resource, revoke=revoke)
+
+    def _close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
+        resource._release()
+        if not resource._is_static:
+            flags = {"flags": commands.REVOKE} if revoke else {}
+            self._queue_command(resource._removal, registration_id=resource.registration_id, **flags)
+
+    def let_go(self, resource: Resource) -> None:
+        """Do not keep a resource open that the application has dropped."""
+        with self.lock:
+            self.resources.let_go(resource.registration_id)
+
+    def close_dropped(self, resource: Resource) -> None:
+        """Close a resource that is being collected.
+
+        This runs in whatever thread collects it, with any locks that thread holds. So only queue it for the conductor.
+        """
+        if self.closed:
+            # Shared memory may already be unmapped.
+            resource._leave_to_parent()
+        else:
+            self._left_open.append(resource)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

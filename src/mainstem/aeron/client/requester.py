@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -160,6 +161,8 @@ class Requester(RequesterBase, Closing):
                 if position > 0:
                     break
                 state.check_open(Delivery.NONE)
+                if OfferStatus(position).is_final:
+                    raise state.not_sent(position, None)
                 if not waiting.step():
                     raise state.not_sent(position, timeout)
             while slot.response is None:

@@ -83,7 +83,8 @@ class RequesterState:
             raise error
 
     def not_sent(self, status: int, timeout: float | None) -> MainstemError:
-        return offer_error_of(self.publication, status, "request", f", for {timeout:g} s")
+        waited = "" if timeout is None else f", for {timeout:g} s"
+        return offer_error_of(self.publication, status, "request", waited)
 
     def no_response(self, timeout: float | None) -> Timeout:
         why = "its responder is connected" if self.publication.is_connected else "its responder has gone"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from weakref import WeakValueDictionary
 
 from mainstem._internal.clock import timeout_of
 from mainstem.aeron import channel as channels
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -48,6 +49,8 @@ class ResourceOwner(Protocol):
     def reject_image(self, image: Any, reason: str) -> Operation[None]: ...
 
     def release_image(self, image: Any) -> None: ...
+
+    def close_dropped(self, resource: Resource) -> None: ...
 
     def unmap(self, buffer: AtomicBuffer | None) -> None: ...
 
@@ -148,7 +151,48 @@ class Resource:
 
     def __del__(self) -> None:
         if not self._closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self._conductor.close_dropped(self)
+
+
+class ResourceTable:
+    """The open resources of a client, by registration id.
+
+    It keeps them open until they or the client are closed, even if the application drops them. A resource that was let go lives
+    only as long as the application refers to it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Resource] = {}
+        self._let_go: WeakValueDictionary[int, Resource] = WeakValueDictionary()
+
+    def __setitem__(self, registration_id: int, resource: Resource) -> None:
+        self._kept[registration_id] = resource
+
+    def let_go(self, registration_id: int) -> None:
+        resource = self._kept.pop(registration_id, None)
+        if resource is not None:
+            self._let_go[registration_id] = resource
+
+    def get(self, registration_id: int) -> Resource | None:
+        return self._kept.get(registration_id) or self._let_go.get(registration_id)
+
+    def pop(self, registration_id: int) -> Resource | None:
+        return self._kept.pop(registration_id, None) or self._let_go.pop(registration_id, None)
+
+    def items(self) -> list[tuple[int, Resource]]:
+        return [*self._kept.items(), *self._let_go.items()]
+
+    def values(self) -> list[Resource]:
+        return [resource for _, resource in self.items()]
+
+    def __len__(self) -> int:
+        return len(self._kept) + len(self._let_go)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([registration_id for registration_id, _ in self.items()])
 
 
 class Closing:
@@ -207,7 +251,7 @@ class Destinations(Resource, Closing):
             RegistrationError: The driver refused the command.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The publication or subscription is closed.
-            ValueError: The subscription has no destination with this id.
+            ConfigurationError: The subscription has no destination with this id.
         """
         timeout = timeout_of(timeout)
         self._conductor.remove_destination(self, destination).wait(timeout)

@@ -15,7 +15,7 @@ from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource, StreamEnd
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.command import commands
-from mainstem.errors import LocalProtocolError, Timeout
+from mainstem.errors import ConfigurationError, LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -326,7 +326,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
 
     def _wait_long(self, timeout: float | None) -> bool:
         if timeout != timeout:
-            raise ValueError(NOT_A_TIME)
+            raise ConfigurationError(NOT_A_TIME)
         waiting = self._conductor.waiting(timeout)
         while not self.has_data():
             if self._closed or not waiting.step(self):

@@ -68,6 +68,7 @@ class ReceiverProxy(AgentProxy[Receiver]):
     refuse_image = command(Receiver.on_refuse_image)
     remove_image = command(Receiver.on_remove_image)
     drain_image = command(Receiver.on_drain_image)
+    revive_image = command(Receiver.on_revive_image)
     reject_image = command(Receiver.on_reject_image)
     set_response_session = command(Receiver.on_set_response_session)
     add_destination = command(Receiver.on_add_destination)

@@ -78,7 +78,7 @@ class LossObserved:
 
 @frozen
 class ImageEndOfStream:
-    """All live connections of an image announced the end of the stream."""
+    """All live connections of an image announced the end of the stream, and all of it arrived, or the stream was revoked."""
 
     registration_id: int
     position: int

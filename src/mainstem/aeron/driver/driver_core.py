@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
@@ -47,14 +48,23 @@ class DriverCore:
 
     def __init__(self, context: DriverContext) -> None:
         self.context = context
-        settings = context.settings
-        self._event_log, transports = _watched(context)
-        events = self._event_log
-        limits = transports.buffer_limits()
-        check_buffers(settings, limits)
-        now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
-        self.cnc = _create_cnc(context, now_ms)
-        cnc = self.cnc
+        # Clients wait for a driver whose CnC file they find, so one that doesn't start leaves none.
+        with ExitStack() as undo:
+            self._event_log, transports = _watched(context)
+            if self._event_log is not None:
+                undo.callback(self._event_log.close)
+            check_buffers(context.settings, transports.buffer_limits())
+            now_ms = context.clock.epoch_ms()
+            _claim(context, now_ms)
+            undo.callback(delete_own_directory, context.files, context.directory)
+            self.cnc = _create_cnc(context, now_ms)
+            undo.callback(self.cnc.close)
+            self._make_agents(transports, now_ms)
+            undo.pop_all()
+
+    def _make_agents(self, transports: Transports, now_ms: int) -> None:
+        context, cnc, events = self.context, self.cnc, self._event_log
+        settings, now_ns = context.settings, context.clock.monotonic_ns()
         self._loss_buffer = context.files.create(
             loss_report_path(context.directory),
             align(settings.loss_report_buffer_length, settings.file_page_size),
@@ -77,10 +87,17 @@ class DriverCore:
             rng=context.rng,
             instrument=context.instrument,
             events=events,
-            buffer_limits=limits,
+            buffer_limits=transports.buffer_limits(),
             transports=transports,
             names=NameResolver.of_settings(
-                settings, transports, context.clock, counters, self.system_counters, context.instrument, events
+                settings,
+                transports,
+                context.clock,
+                counters,
+                self.system_counters,
+                context.instrument,
+                self.errors,
+                events,
             ),
             counter_values=cnc.counters_values,
             counters=counters,
@@ -169,7 +186,7 @@ def _watched(context: DriverContext) -> tuple[EventLog | None, Transports]:
     return events, watched(network, events, context.clock)
 
 
-def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
+def _claim(context: DriverContext, now_ms: int) -> None:
     settings = context.settings
     claim_directory(
         context.files,
@@ -181,6 +198,10 @@ def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
         mode=parse_mode(settings.dir_mode or "", name="dir_mode"),
         group=settings.dir_group,
     )
+
+
+def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
+    settings = context.settings
     return CncFile.create(
         context.files,
         context.directory,

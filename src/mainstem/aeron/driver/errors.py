@@ -33,7 +33,7 @@ logger = logging.getLogger("mainstem.aeron.driver")
 MAX_SOURCES = 128
 LONG_ENTRY = 1_536
 FURTHER_ERRORS = (
-    f"{ErrorCode.GENERIC_ERROR.name}: further errors, whose texts do not fit in this log: the driver's log has them"
+    f"{ErrorCode.GENERIC_ERROR.name}: further errors do not fit in this log: a driver started with --verbose logs them"
 )
 
 
@@ -60,6 +60,9 @@ def check_unused(registration_id: int, registrations: Container[int]) -> None:
 
 class ErrorRecorder:
     """A recorder that writes errors to the distinct error log, counts them, and logs them.
+
+    Errors of clients and peers are logged at INFO, which standard error does not show by default: the client has its exception, and
+    the operator the error log and the event log. Bugs are logged at ERROR.
 
     The distinct error log is never emptied, so neither peers nor clients may control its number of entries. Errors of peers share
     one entry per kind and source, whatever ids, ports and texts the peers send (``record_peer``). Unexpected errors share one entry
@@ -96,7 +99,7 @@ class ErrorRecorder:
             return
         if not self._log.record(text, now_ms=now_ms, reserve=self._reserve):
             self._log.record(FURTHER_ERRORS, now_ms=now_ms)
-        self._tell(logging.WARNING, text, text)
+        self._tell(logging.INFO, text, text)
 
     def record_peer(self, kind: str, address: str, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
         """Record an error whose text a peer can influence.
@@ -110,7 +113,7 @@ class ErrorRecorder:
             source = "any other source"
         entry = entries.setdefault(source, f"{text} (the first of {source})")
         self._log.record(entry, now_ms=self._clock.epoch_ms())
-        self._tell(logging.WARNING, (kind, source), text)
+        self._tell(logging.INFO, (kind, source), text)
 
     def _tell(self, level: int, kind: object, text: str, bug: BaseException | None = None) -> None:
         self._system_counters.increment(SystemCounter.ERRORS)
@@ -122,6 +125,10 @@ class ErrorRecorder:
     def warn(self, kind: str, text: str) -> None:
         """Log a warning for operators, at most once per interval for each ``kind``."""
         self._throttle.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
+
+    def note(self, kind: str, text: str) -> None:
+        """Log an event that is an error of another process, which learns of it, at most once per interval for each ``kind``."""
+        self._throttle.log(logging.INFO, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:
         self._throttle.flush(self._clock.monotonic_ns())

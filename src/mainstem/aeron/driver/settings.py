@@ -508,7 +508,7 @@ class DriverSettings(Settings):
     event_log_render_data: bool = boolean(
         False, "Whether the payload of data frames is in the event log, as hexadecimal."
     )
-    event_log_filename: str = text("", "File of the event log; empty for the standard error.")
+    event_log_filename: str = text("", "File of the event log; empty for standard output.")
     event_log_file_max_length: int = size(0, "Length at which that file is started again; 0 for never.")
 
     @property

@@ -130,9 +130,13 @@ class Archives:
             max_write_ns=self._values.get((own, ArchiveCounterType.RECORDER_MAX_WRITE_TIME), 0),
         )
 
+    def archive_of(self, owner_id: int) -> int | None:
+        """Return the id of the archive that a client is; None for other clients."""
+        return self._by_owner.get(owner_id)
+
     def purpose(self, owner_id: int, key: StreamKey) -> str:
         """Return what an archive's publication is for: a replay, or responses to a client. Return an empty string if unknown."""
-        own = self._by_owner.get(owner_id)
+        own = self.archive_of(owner_id)
         if own is None:
             return ""
         session = self._clients.get(key.registration_id)

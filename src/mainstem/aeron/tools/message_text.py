@@ -9,6 +9,7 @@ import struct
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from mainstem._internal.error_texts import json_problem
 from mainstem._internal.printable import printable_json
 from mainstem.errors import ConfigurationError
 
@@ -116,6 +117,8 @@ def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
         if line.strip():
             try:
                 yield _of_json(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise ConfigurationError(f"line {number} is not JSON: {json_problem(error)}") from None
             except (ValueError, RecursionError) as error:
                 raise ConfigurationError(f"line {number}: {error or 'nested too deeply'}") from None
 

@@ -219,11 +219,11 @@ def _slow_reader(status: PublicationStatus) -> str | None:
         behind = status.publication.position - who.position
         window = status.publication.window
         of = f" of a window of {_count(window)}" if window else ""
-        return f"{_reader(who)} has {_count(behind)} unread{of}{_silent(status, who.client)}"
+        return f"{_reader(who)} has {_count(behind)} unread{of}{_silent(status, who.client)}{_unrecorded(who)}"
     return (
         f"{_reader(who)} has {_count(image.unread)} unread of the receiver's window of {_count(image.window or 0)}; the "
         f"sender has {_count(status.sender_room or 0)} of it left and {_count(status.backlog)} waiting"
-        f"{_silent(status, who.client)}"
+        f"{_silent(status, who.client)}{_unrecorded(who)}"
     )
 
 
@@ -396,7 +396,7 @@ def _image_slow(status: ImageStatus) -> str | None:
         return None
     return (
         f"{_reader(who)} has {_count(status.unread)} unread of the receiver's window of {_count(status.window or 0)}: the "
-        f"sender can hardly send{_silent(status, who.client)}"
+        f"sender can hardly send{_silent(status, who.client)}{_unrecorded(who)}"
     )
 
 
@@ -447,6 +447,16 @@ def _client(who: Client) -> str:
 
 def _reader(who: Subscriber) -> str:
     return f"subscription {who.registration_id} of {_client(who.client)}"
+
+
+def _unrecorded(who: Subscriber) -> str:
+    """Return the end of a sentence about a slow subscriber: whether an archive does not record what it should read."""
+    if who.archive_id is None or who.recording is not None:
+        return ""
+    return (
+        f"; it is of archive {who.archive_id}, which is not recording this stream: if that archive's log says that streams wait "
+        "to be recorded, a limit such as max_concurrent_recordings is reached"
+    )
 
 
 def _with_recorder(slow: str | None, who: Subscriber | None) -> str | None:

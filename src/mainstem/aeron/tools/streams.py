@@ -36,7 +36,10 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """One subscription's position in a stream. ``recording`` is set if an archive is recording through the subscription."""
+    """One subscription's position in a stream.
+
+    ``archive_id`` is set if an archive has the subscription, and ``recording`` if it is recording the stream through it.
+    """
 
     registration_id: int
     counter_id: int
@@ -45,6 +48,7 @@ class Subscriber:
     join_position: int | None
     client: Client
     recording: ActiveRecording | None = None
+    archive_id: int | None = None
 
     @property
     def is_spy(self) -> bool:
@@ -235,6 +239,7 @@ def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
             join_position=key.join_position,
             client=index.client(counter.owner_id),
             recording=index.archives.recording(counter.owner_id, key),
+            archive_id=index.archives.archive_of(counter.owner_id),
         )
         followers.setdefault(counter.reference_id, []).append(subscriber)
     return followers

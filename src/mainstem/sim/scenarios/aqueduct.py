@@ -2,8 +2,12 @@
 
 The bytes of one stream arrive once and in order. Everything else is drawn: streams overtake each other, some arrive seconds late,
 a reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, and the connection
-breaks. The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some
-step. Every step checks the invariants. After everything has settled, the run checks that nothing is left.
+breaks. The applications send, attach, receive, finish, cancel, close and drop at random. At some step, one may end all its
+channels, close its connection, be killed, or be suspended for a while, or its network may be cut, which the two ends notice at
+different times. Every step checks the invariants. After everything has settled, the run checks that nothing is left.
+
+Whatever happens, whoever reads a channel to its orderly end has received every reliable message that was sent on it, ordered ones
+in order, and a message that was reported acknowledged has arrived.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
-from mainstem.errors import BackPressured, LocalProtocolError
+from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
 from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 
 ACTIONS = 120  # by each application
 SETTLE_STEPS = 200_000
+INTERRUPTIONS = ("break", "cancel", "close", "hang up", "cut", "kill", "suspend")
+CUT = ConnectionLost("the peer has not been heard")
 SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 
@@ -102,8 +108,20 @@ class Side:
         # The halves that the application has ever held, and how they ended.
         self.had: set[tuple[int, str]] = {(0, "sender")} if is_client else set()
         self.ended: dict[tuple[int, str], object] = {}
+        # The reliable messages sent on each channel; the last ordered message received; the channels read until nothing was left.
+        self.sent: dict[int, list[int]] = {}
+        self.last_ordered: dict[int, int] = {}
+        self.read_out: set[int] = set()
         self.over: object = None
         self.is_over = False
+        self.is_killed = False
+        self.is_cut = False  # nothing arrives any longer
+        self.resumes_at = 0  # until then, the process is suspended
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is alive and not suspended."""
+        return not self.is_killed and self.resumes_at <= self.run.now
 
     # The application.
 
@@ -139,12 +157,13 @@ class Side:
         mode = self.senders[channel_id]
         if mode is Mode.UNRELIABLE and rng.random() < 0.2:
             mode = Mode.UNORDERED
-        tag = run.new_message(self)
+        tag = run.new_message(self, channel_id, mode)
         payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
         if run.uses_fast_path and not count and rng.random() < 0.7:
             sender = self.conn.senders.get(channel_id)
             if sender is not None and mode is self.fast_modes.get(channel_id) and sender.put(payload):
                 run.messages[tag].is_unreported = True
+                self.note_sent(tag)
                 return
         try:
             ids = self.conn.send(channel_id, payload, mode=mode, attach=attach, tag=tag)
@@ -152,6 +171,7 @@ class Side:
             run.messages.pop(tag)
             return
         self.fast_modes[channel_id] = mode
+        self.note_sent(tag)
         if channel_id & 4:
             del self.senders[channel_id]
         for (kind, _), new_id in zip(attach, ids, strict=True):
@@ -162,20 +182,26 @@ class Side:
                 self.receivers.add(new_id)
                 self.had.add((new_id, "receiver"))
 
+    def note_sent(self, tag: int) -> None:
+        fate = self.run.messages[tag]
+        if fate.mode is not Mode.UNRELIABLE:
+            self.sent.setdefault(fate.channel_id, []).append(tag)
+
     def receive(self, channel_id: int) -> None:
         takes_several = self.run.uses_fast_path and self.run.rng.random() < 0.5
         incoming = self.receive_several(channel_id) if takes_several else self.conn.receive(channel_id)
         if isinstance(incoming, deque):
             for payload in incoming:
-                self.run.delivered(payload, self)
+                self.run.delivered(payload, self, channel_id)
             return
         if incoming is None:
             # No message is queued, so the channel is now waiting for one.
             assert self.receive_several(channel_id) is None
             if self.conn.is_ready and channel_id not in (*self.conn.receivers, *self.conn.drained):
                 self.receivers.discard(channel_id)
+                self.read_out.add(channel_id)
             return
-        self.run.delivered(incoming.payload, self)
+        self.run.delivered(incoming.payload, self, channel_id)
         rng = self.run.rng
         for attachment in incoming.attachments:
             if not attachment.state.is_final:
@@ -194,10 +220,30 @@ class Side:
 
     def wind_down(self) -> None:
         """End everything that the application holds. Anything left afterward is a leak."""
-        if not self.conn.is_ready and not self.is_over:
+        if not self.runs or (not self.conn.is_ready and not self.is_over):
             return
         self.end_senders(self.conn.finish)
-        self.close_receivers()
+        if self.run.reads_to_end:
+            self.read_everything()
+        else:
+            self.close_receivers()
+
+    def read_everything(self) -> None:
+        """Receive everything that has arrived, including what came on channels that this brings; finish their senders."""
+        before = -1
+        while before != CHECKED.messages:
+            before = CHECKED.messages
+            for channel_id in sorted(self.receivers):
+                self.receive(channel_id)
+            self.end_senders(self.conn.finish)
+
+    def has_had(self, tag: int, channel_id: int) -> bool:
+        """Whether a message arrived here, as far as can be told: a channel that is over or was closed keeps nothing."""
+        receiver = self.conn.receivers.get(channel_id) or self.conn.drained.get(channel_id)
+        if receiver is None or self.is_killed or "delivered" in self.run.messages[tag].reports:
+            return True
+        queued = (each if isinstance(each, deque) else (each.payload,) for each in receiver.queue)
+        return any(int.from_bytes(payload[:4], "big") == tag for payloads in queued for payload in payloads)
 
     def end_senders(self, end: Callable[[int], object]) -> None:
         for channel_id in sorted(self.senders):
@@ -216,7 +262,10 @@ class Side:
                     self.had.add((0, "receiver"))
                     self.conn.accept((("server", b"1"),), self.run.now)
             elif isinstance(event, Acknowledged):
-                self.run.report(event.tag, "acknowledged")
+                fate = self.run.report(event.tag, "acknowledged")
+                assert isinstance(event.tag, int)
+                if fate.mode is not Mode.UNRELIABLE and not self.peer.has_had(event.tag, fate.channel_id):
+                    raise Violation(f"{self.name}: message {event.tag} was acknowledged, but has not arrived: {fate}")
             elif isinstance(event, Lost):
                 self.run.report(event.tag, "lost")
             elif isinstance(event, SenderEnded | ReceiverEnded):
@@ -299,7 +348,10 @@ class Side:
     def check_watch(self, stream_id: int, direction: Direction) -> None:
         if direction.watched_at is not None and direction.delivered >= direction.watched_at and not direction.reset:
             direction.watched_at = None
-            self.run.at(self.run.delay(), lambda: self.conn.stream_delivered(stream_id, self.run.now))
+            self.run.at(self.run.delay(), self.stream_delivered, stream_id)
+
+    def stream_delivered(self, stream_id: int) -> None:
+        self.conn.stream_delivered(stream_id, self.run.now)
 
     def take_stream(self, stream_id: int, direction: Direction) -> None:
         if direction.done or not direction.chunks:
@@ -319,8 +371,17 @@ class Side:
     def take_datagram(self, data: bytes) -> None:
         self.conn.receive_datagram(data, self.run.now)
 
-    def connection_lost(self) -> None:
-        self.conn.connection_lost(None, self.run.now)
+    def connection_lost(self, error: ConnectionLost | None = None) -> None:
+        self.conn.connection_lost(error, self.run.now)
+
+    def check_read_out(self) -> None:
+        """Check that no channel that was read to its orderly end lacks a message."""
+        for channel_id in sorted(self.read_out):
+            if self.ended.get((channel_id, "receiver")) is ReceiverState.FINISHED:
+                sent = self.peer.sent.get(channel_id, ())
+                missing = [tag for tag in sent if "delivered" not in self.run.messages[tag].reports]
+                if missing:
+                    raise Violation(f"{self.name}: channel {channel_id} ended in order without messages {missing}")
 
 
 # Reports that exclude each other. Each may come at most once, and "lost" never together with another.
@@ -334,6 +395,8 @@ CONTRADICTIONS = {
 @dataclass
 class MessageFate:
     sent_by: str
+    channel_id: int
+    mode: Mode
     reports: list[str] = field(default_factory=list)
     is_unreported: bool = False  # sent with a fire-and-forget call, which does not report its fate
 
@@ -347,6 +410,8 @@ class AqueductRun:
         self.faults = Faults.draw(rng)
         # Whether plain messages may use fire-and-forget calls, which do not report their fate.
         self.uses_fast_path = rng.random() < 0.4
+        # Whether the applications read every channel to its end at last, or close it.
+        self.reads_to_end = rng.random() < 0.5
         self.messages: dict[int, MessageFate] = {}
         self._next_message = 0
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
@@ -358,8 +423,8 @@ class AqueductRun:
             client.peer, server.peer = server, client
             self.sides += (client, server)
             client.conn.start(self.now)
-        # The number of the action at which one application ends all its channels, or its connection breaks.
-        self.interrupt_at = rng.randrange(ACTIONS) if rng.random() < 0.3 and not is_killed_later else -1
+        # The number of the action at which something happens to one application or its connection.
+        self.interrupt_at = rng.randrange(ACTIONS) if rng.random() < 0.5 and not is_killed_later else -1
         if is_killed_later:
             self.faults.break_at_ns = None
         if self.faults.break_at_ns is not None:
@@ -381,9 +446,9 @@ class AqueductRun:
 
     # A model of the fate of each message.
 
-    def new_message(self, side: Side) -> int:
+    def new_message(self, side: Side, channel_id: int, mode: Mode) -> int:
         self._next_message += 1
-        self.messages[self._next_message] = MessageFate(side.name)
+        self.messages[self._next_message] = MessageFate(side.name, channel_id, mode)
         return self._next_message
 
     def report(self, tag: object, what: str) -> MessageFate:
@@ -394,20 +459,29 @@ class AqueductRun:
         fate.reports.append(what)
         return fate
 
-    def delivered(self, payload: bytes, side: Side) -> None:
+    def delivered(self, payload: bytes, side: Side, channel_id: int) -> None:
         tag = int.from_bytes(payload[:4], "big")
         fate = self.report(tag, "delivered")
         if fate.sent_by != side.peer.name:
             raise Violation(
                 f"message {tag} from {fate.sent_by} arrived at {side.name}, expected {side.peer.name} as its sender"
             )
+        if fate.channel_id != channel_id:
+            raise Violation(f"message {tag} was sent on channel {fate.channel_id}, but arrived on channel {channel_id}")
+        if fate.mode is Mode.ORDERED:
+            last = side.last_ordered.get(channel_id, 0)
+            if tag < last:
+                raise Violation(f"{side.name}: message {tag} of channel {channel_id} arrived after message {last}")
+            side.last_ordered[channel_id] = tag
         CHECKED.messages += 1
 
     # The run.
 
     def next_due_ns(self) -> int | None:
         """Return the time of the next event; None if there is none."""
-        due = [side.conn.next_timeout_ns() for side in self.sides]
+        due = [
+            side.conn.next_timeout_ns() if side.runs else side.resumes_at for side in self.sides if not side.is_killed
+        ]
         if self._queue:
             due.append(self._queue[0][0])
         return min((each for each in due if each is not None), default=None)
@@ -415,15 +489,28 @@ class AqueductRun:
     def turn(self) -> None:
         while self._queue and self._queue[0][0] <= self.now:
             _, _, what, arguments = heapq.heappop(self._queue)
-            what(*arguments)
+            self.carry_out(what, arguments)
         for side in self.sides:
-            side.conn.handle_timeout(self.now)
+            if side.runs:
+                side.conn.handle_timeout(self.now)
         self.exchange()
+
+    def carry_out(self, what: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        """Tell a side what reaches it now, or after it has been resumed."""
+        side = getattr(what, "__self__", None)
+        assert isinstance(side, Side)
+        if side.is_killed or (side.is_cut and what != side.connection_lost):
+            return
+        if side.runs:
+            what(*arguments)
+        else:
+            self.at(side.resumes_at, what, *arguments)
 
     def exchange(self) -> None:
         for side in self.sides:
-            side.handle_events()
-            side.transmit()
+            if side.runs:
+                side.handle_events()
+                side.transmit()
 
     def play(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
@@ -437,9 +524,9 @@ class AqueductRun:
         self.exchange()
         for number in range(ACTIONS):
             if number == self.interrupt_at:
-                self.interrupt(self.rng.choice(("break", "cancel", "close")))
+                self.interrupt(self.rng.choice(INTERRUPTIONS))
             for side in self.sides:
-                if not side.is_over:
+                if side.runs and not side.is_over:
                     side.act()
             self.exchange()
             for _ in range(self.rng.randrange(4)):
@@ -455,10 +542,22 @@ class AqueductRun:
         self.exchange()
 
     def interrupt(self, how: str) -> None:
-        side = self.sides[0]
+        rng = self.rng
+        side = rng.choice(self.sides)
         if how == "break":
             side.connection_lost()
             side.peer.connection_lost()
+        elif how == "hang up":
+            side.conn.close()
+        elif how == "cut":
+            for end in (side, side.peer):
+                end.is_cut = True
+                self.at(self.now + rng.randrange(2 * NS_PER_SECOND), end.connection_lost, CUT)
+        elif how == "kill":
+            side.is_killed = True
+            self.at(self.now + rng.randrange(2 * NS_PER_SECOND), side.peer.connection_lost, CUT)
+        elif how == "suspend":
+            side.resumes_at = self.now + rng.randrange(5 * NS_PER_SECOND)
         elif how == "cancel":
             side.end_senders(side.conn.cancel)
         else:
@@ -480,7 +579,10 @@ class AqueductRun:
 
     def check_quiescent(self) -> None:
         for side in self.sides:
-            if side.over is not None:
+            side.check_read_out()
+            if side.is_killed:
+                continue
+            if side.over is not None and side.over is not CUT:
                 raise Violation(f"{side.name}: the connection failed: {side.over}")
             conn = side.conn
             endless = side.had - side.ended.keys()
@@ -493,7 +595,7 @@ class AqueductRun:
             left = len(conn.streams) - (0 if side.is_over else 1)
             if left != 0:
                 raise Violation(f"{side.name}: {left} streams are left besides the connection's")
-        broken = any(side.is_over for side in self.sides)
+        broken = any(side.is_over or side.is_killed for side in self.sides)
         for tag, fate in self.messages.items():
             if not (broken or fate.is_unreported or {"acknowledged", "lost"}.intersection(fate.reports)):
                 raise Violation(f"message {tag} was reported neither acknowledged nor lost: {fate}")

@@ -1,10 +1,10 @@
 """An archive that records and replays over a bad network, on a disk that fills up, while parts of the system are killed.
 
-The archive, its host or its client is killed. The archive, its files and the client's calls are real; the disk is
-``mainstem.sim.disk``. A client publishes a stream that the archive records, asks for the recorded position, and reads a replay,
-either from the beginning or after the stream has ended. After a failure, the client starts over with another stream. Each
-recording has the published messages from the first one on, once and in order. No message that the archive acknowledged is
-missing, whatever is killed when.
+The archive, its host or its client is killed, or the host loses power. The archive, its files and the client's calls are real;
+the disk is ``mainstem.sim.disk``. A client publishes a stream that the archive records, asks for the recorded position, and reads
+a replay, either from the beginning or after the stream has ended. After a failure, the client starts over with another stream.
+Each recording has the published messages from the first one on, once and in order. No message that the archive acknowledged is
+missing, whatever is killed when. After a loss of power, that holds for a durable archive; any other has a prefix of the messages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.server.access import AcceptAll, allow_all
 from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.files import ArchiveFiles
+from mainstem.archive.server.refusals import unexpected
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.archive.session import Signal
 from mainstem.errors import MainstemError
@@ -61,7 +62,7 @@ TIMEOUT_NS = 600 * NS_PER_SECOND
 class ArchiveProgram:
     """An archive process with its own client. It can be killed and restarted."""
 
-    def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk) -> None:
+    def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk, *, durable: bool) -> None:
         self.conductor: ArchiveConductor | None = None
         self.aeron = host.new_client("archive")
         try:
@@ -73,7 +74,12 @@ class ArchiveProgram:
                 low_storage_space_threshold=0,
             )
             files = ArchiveFiles(
-                directory, MarkOwner(archive_id=1), segment_length=SEGMENT_LENGTH, clock=host.clock, disk=disk
+                directory,
+                MarkOwner(archive_id=1),
+                segment_length=SEGMENT_LENGTH,
+                durable=durable,
+                clock=host.clock,
+                disk=disk,
             )
             self.conductor = ArchiveConductor(
                 self.aeron, files, settings, AcceptAll(), allow_all, host.clock, world.rng.getrandbits
@@ -84,7 +90,10 @@ class ArchiveProgram:
 
     def work(self, now_ns: int) -> None:
         assert self.conductor is not None
+        before = unexpected.total()
         self.conductor.do_work(now_ns)
+        if unexpected.total() > before:
+            raise Violation(f"a step of the archive raised an unexpected error: {list(unexpected)[-1]}")
 
     def kill(self) -> None:
         """Kill the archive like ``kill -9``: no one is notified, and its file descriptors close."""
@@ -149,7 +158,9 @@ class ArchiveRun:
         self.life = self._life()
         self.calls: Calls[Subscription] | None = None
         self.done = 0
-        self.faults = {"archive": 0, "host": 0, "client": 0, "disk": 0}
+        self.faults = {"archive": 0, "host": 0, "power": 0, "client": 0, "disk": 0}
+        self.durable = self.rng.random() < 0.5
+        self.needs_recovery = False  # after a loss of power, until the archive has started
         self.faults_left = self.rng.randrange(MAX_FAULTS + 1)
         self.errors = 0
         self._draw_fault()
@@ -188,7 +199,9 @@ class ArchiveRun:
         )
         if not self.faults_left:
             self.disk.heal()
-        self.program = ArchiveProgram(self.world, self.base, self.directory, self.disk)
+        self.program = ArchiveProgram(self.world, self.base, self.directory, self.disk, durable=self.durable)
+        self.needs_recovery = False
+        self.check(is_closed=False)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -201,14 +214,21 @@ class ArchiveRun:
             # The archive could not start, or its driver is gone.
             self._killed()
 
-    def _killed(self) -> None:
+    def _killed(self, *, loses_power: bool = False) -> None:
         if self.program is not None:
             self.program.kill()
         self.program = None
         if self.disk is not None:
             self.disk.kill()
+        if loses_power:
+            self.needs_recovery = True
+            self.device.lose_power()
+            if not self.durable:
+                for stream in self.streams:
+                    stream.acknowledged = 0
         self.starts_at_ns = self.world.now_ns + self.rng.randrange(3 * NS_PER_SECOND)
-        self.check(is_closed=False)
+        if not self.needs_recovery:
+            self.check(is_closed=False)
 
     @property
     def may_be_full(self) -> bool:
@@ -223,7 +243,7 @@ class ArchiveRun:
     def _strike(self) -> None:
         self.faults_left -= 1
         self._draw_fault()
-        kind = self.rng.choice(("archive", "host", "client"))
+        kind = self.rng.choice(("archive", "host", "power", "client"))
         self.faults[kind] += 1
         if kind == "client":
             self._drop_client()
@@ -231,9 +251,9 @@ class ArchiveRun:
             self.peer.connect()
             self.life = self._life()
             return
-        if kind == "host" and self.base.is_up:
+        if kind != "archive" and self.base.is_up:
             self.base.crash()
-        self._killed()
+        self._killed(loses_power=kind == "power")
 
     # -- the client ----------------------------------------------------------------------------------------------------
 

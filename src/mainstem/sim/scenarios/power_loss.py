@@ -3,6 +3,8 @@
 Durable data survives. For a durable recorder, that means messages whose write returned and recordings whose start or stop
 returned. It always includes everything that a store has put and a shipper has committed. Each of the other recordings that exist
 has a prefix of its messages, and none prevents reading another. A killed program loses nothing that it has written.
+
+Then an archive on the same kind of host changes recordings by requests (``maintenance``).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.disk import Crash, Device, FaultyDisk, may_be_full, temporary_directory
+from mainstem.sim.scenarios.maintenance import MaintenanceRun
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ MAX_RUNS = 6
 MAX_ACTIONS = 60
 MAX_SESSIONS = 12
 MAX_OLD_RECORDINGS = 80  # recordings whose entries are already in the catalog, on some pages
-MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry can be longer than a page
+MAX_ALIAS, MAX_LONG_ALIAS = 200, 3_900  # an entry can be longer than a page
 
 _HEADER = struct.Struct("<iBBHiiiiq")
 _WHOLE, _DATA, _PADDING = 0xC0, 1, 0
@@ -363,7 +366,10 @@ def power_loss(world: World) -> str:
     with temporary_directory() as directory:
         run = PowerLossRun(world, Path(directory))
         run.play()
+        maintenance = MaintenanceRun(world, Path(directory) / "archive")
+        maintenance.play()
     return (
         f"{run.recorded} messages in {len(run.expected)} recordings, {run.losses} losses of power, {run.kills} kills, "
-        f"{len(run.put)} objects, {len(run.shipped)} recordings shipped"
+        f"{len(run.put)} objects, {len(run.shipped)} recordings shipped; {maintenance.requests} requests to an archive, "
+        f"{maintenance.losses} losses of power"
     )

@@ -393,7 +393,10 @@ SEGMENT_LENGTH = 64 * 1024
 
 
 class RecorderWorkload(Workload):
-    """A recorder on one host. It dies with its client, like a killed process, and another one replaces it."""
+    """A recorder on one host. It dies with its client, like a killed process, and another one replaces it.
+
+    If the host loses power, a durable recorder has everything up to the positions that it reported.
+    """
 
     def __init__(self, world: World, stream: StreamWorkload, host: Host, channel: str) -> None:
         self.world = world
@@ -403,6 +406,9 @@ class RecorderWorkload(Workload):
         self._temporary_directory = temporary_directory()
         self._directory = Path(self._temporary_directory.name)
         self._disk = FaultyDisk(Device(self._directory, world.rng))
+        self._durable = world.rng.random() < 0.5
+        self._promised: dict[int, int] = {}  # the position of each recording that survives a loss of power
+        host.on_power_loss.append(self._lose_power)
         self._recorder: Recorder | None = None
         self._subscription: Subscription | None = None
         self._starts = -1
@@ -428,7 +434,14 @@ class RecorderWorkload(Workload):
 
     def _start(self) -> None:
         # A recorder that finds the disk full must not have a subscription, which would stall the stream.
-        recorder = Recorder(self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk)
+        recorder = Recorder(
+            self._directory,
+            segment_length=SEGMENT_LENGTH,
+            durable=self._durable,
+            clock=self.host.clock,
+            disk=self._disk,
+        )
+        self._check_promises()
         self._subscription = self.host.aeron.add_subscription(self.channel, self.stream.stream_id)
         recorder.add_subscription(self._subscription)
         self._recorder = recorder
@@ -437,6 +450,12 @@ class RecorderWorkload(Workload):
     def _killed(self) -> None:
         self._end()
         self.check()
+
+    def _lose_power(self) -> None:
+        if self._durable and self._recorder is not None:
+            self._promised = self._recorder.active
+        self._end()
+        self._disk.lose_power()
 
     def _end(self) -> None:
         self._recorder = None
@@ -474,6 +493,19 @@ class RecorderWorkload(Workload):
         self._temporary_directory.cleanup()
 
     # -- invariants ----------------------------------------------------------------------------------------------------
+
+    def _check_promises(self) -> None:
+        ends = {}
+        for reader in open_readers(self._directory):
+            with reader:
+                ends[reader.descriptor.recording_id] = reader.end_position()
+        for recording_id, position in self._promised.items():
+            if ends.get(recording_id, -1) < position:
+                raise Violation(
+                    f"recording {recording_id} of {self.host.name} was durable up to {position}, but ends at "
+                    f"{ends.get(recording_id)} after a loss of power"
+                )
+        self._promised = {}
 
     def check(self) -> None:
         if not self._is_checked or self.world.network.has_damaged:

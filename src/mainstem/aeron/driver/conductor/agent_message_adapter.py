@@ -42,6 +42,7 @@ class AgentMessageAdapter:
         response_channels: ResponseChannels,
     ) -> None:
         self._resources = resources
+        self._channels = channels
         self._queue = to_conductor
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             messages.AgentFailed: self._on_agent_failed,
@@ -94,6 +95,7 @@ class AgentMessageAdapter:
         if address.packed == message.address:
             return
         resources.count(SystemCounter.RESOLUTION_CHANGES)
+        self._channels.move(endpoint, address)
         if isinstance(endpoint, SendChannelEndpoint):
             resources.sender.resolution_change(endpoint, address, destination=message.destination)
         else:

@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem._internal.frozen import replaced
 from mainstem.aeron.channel_values import NO_OFFSET
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.counters import (
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor_proxy import DestinationClosed, EndpointClosed
     from mainstem.aeron.driver.media.addresses import InetAddress
+
+
+TIMESTAMP_OPTIONS = {
+    "media_receive_timestamp_offset": "media-rcv-ts-offset",
+    "channel_receive_timestamp_offset": "channel-rcv-ts-offset",
+    "channel_send_timestamp_offset": "channel-snd-ts-offset",
+}
 
 
 class OpenChannel:
@@ -120,6 +128,7 @@ class Channels:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._sends: list[SendChannel] = []
+        self._receiver_ports = port_range(resources.settings.receiver_wildcard_port_range or "")
         self._receives: list[ReceiveChannel] = []
         self._closing: list[SendChannel | ReceiveChannel] = []
         self._closing_destinations: list[ReceiveDestination] = []
@@ -146,7 +155,7 @@ class Channels:
         if uri.endpoint is None and uri.control is None and not udp.is_manual and udp.tag is not None:
             raise uri.fault(f"no channel with tag {udp.tag} is open", "tags")
         self._check_mtu(udp, params, None)
-        with self.opening():
+        with self.opening(udp.uri):
             endpoint = SendChannelEndpoint(
                 udp,
                 resources.transports,
@@ -155,7 +164,8 @@ class Channels:
                 so_sndbuf=self._buffer(uri, "so_sndbuf"),
                 connect=settings.driver_connect,
                 ttl=settings.socket_multicast_ttl,
-                port_range=port_range(settings.sender_wildcard_port_range or ""),
+                # Without a control address, the socket's port is of no interest to anybody.
+                port_range=port_range(settings.sender_wildcard_port_range or "") if udp.has_explicit_control else None,
             )
         addresses = [endpoint.local_address]
         spec = send_channel_status(text, str(addresses[0]))
@@ -185,7 +195,7 @@ class Channels:
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
         self._check_window(udp, params, self._buffer(uri, "so_rcvbuf"))
         self._next_receiver_id = (self._next_receiver_id + 1) & 0xFFFF_FFFF_FFFF_FFFF
-        with self.opening():
+        with self.opening(udp.uri):
             endpoint = ReceiveChannelEndpoint(
                 udp,
                 resources.transports,
@@ -195,7 +205,7 @@ class Channels:
                 so_rcvbuf=self._buffer(uri, "so_rcvbuf"),
                 so_sndbuf=self._buffer(uri, "so_sndbuf"),
                 ttl=settings.socket_multicast_ttl,
-                port_range=port_range(settings.receiver_wildcard_port_range or ""),
+                port_range=self._receiver_ports,
             )
         addresses = endpoint.local_addresses
         spec = receive_channel_status(text, str(addresses[0]) if addresses else "")
@@ -209,6 +219,35 @@ class Channels:
         resources.changed(f"receive channel {text}", "NONE", "CREATED")
         resources.note(Event.RECEIVE_CHANNEL_CREATION, **_places(channel))
         return channel
+
+    def open_destination(self, channel: ReceiveChannel, udp: UdpChannel, *, registration_id: int) -> None:
+        """Open another socket of a channel with ``control-mode=manual``."""
+        settings, uri = self._resources.settings, channel.udp.uri
+        with self.opening(udp.uri):
+            destination = ReceiveDestination(
+                udp,
+                self._resources.transports,
+                so_rcvbuf=self._buffer(uri, "so_rcvbuf"),
+                so_sndbuf=self._buffer(uri, "so_sndbuf"),
+                ttl=settings.socket_multicast_ttl,
+                port_range=self._receiver_ports,
+            )
+        try:
+            self.add_address(channel, destination.local_address, registration_id=registration_id)
+        except BufferError:
+            destination.close()
+            raise
+        channel.destinations.append(destination)
+        self._resources.receiver.add_destination(channel.endpoint, destination)
+
+    def move(self, endpoint: SendChannelEndpoint | ReceiveChannelEndpoint, address: InetAddress) -> None:
+        """Record that the only name of a channel has another address, which its tag stands for from now on."""
+        for send in self._sends:
+            if send.endpoint is endpoint and not send.udp.has_many_destinations:
+                send.udp = replaced(send.udp, remote_data=address)
+        for receive in self._receives:
+            if receive.endpoint is endpoint and not receive.udp.is_manual:
+                receive.udp = replaced(receive.udp, remote_control=address, local_control=address)
 
     def of_endpoint(self, endpoint: ReceiveChannelEndpoint) -> ReceiveChannel | None:
         return next((channel for channel in self._receives if channel.endpoint is endpoint), None)
@@ -256,7 +295,7 @@ class Channels:
         return next((channel for channel in channels if channel.udp.matches(udp)), None)
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
+    def opening(self, uri: ChannelUri) -> Iterator[None]:
         """Turn a failure to open a socket into RegistrationError.
 
         If the address is in use while another socket is closing, that socket may be the user, so the error makes the command wait.
@@ -265,12 +304,13 @@ class Channels:
             yield
         except AddressInUse as error:
             if not self._closing and not self._closing_destinations:
-                raise _not_opened(error) from error
+                raise _not_opened(uri, error) from error
             raise RegistrationError(
-                f"{error}: another socket is still closing", code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+                f"{error}: another socket is still closing: channel={uri}",
+                code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE,
             ) from error
         except ConfigurationError as error:
-            raise _not_opened(error) from error
+            raise _not_opened(uri, error) from error
 
     def _buffer(self, uri: ChannelUri, key: str) -> int:
         """Return the length of a socket buffer from the channel, or else from the settings; 0 is the system's default."""
@@ -289,13 +329,17 @@ class Channels:
             requested = pick(getattr(udp.uri, name), NO_OFFSET)
             actual = pick(getattr(existing.udp.uri, name), NO_OFFSET)
             if requested != actual:
-                raise invalid_channel(f"{name}={requested} of {udp.uri} does not match {actual} of {existing.udp.uri}")
+                raise invalid_channel(
+                    f"option conflicts with existing subscription: {TIMESTAMP_OPTIONS[name]}={requested}"
+                    f" existingChannel={existing.udp.uri} channel={udp.uri}"
+                )
 
     def _check_buffer(self, key: str, requested: int, actual: int, udp: UdpChannel, existing: OpenChannel) -> None:
         if requested and requested != actual:
             name = key.replace("_", "-")
             raise invalid_channel(
-                f"{name}={requested} of {udp.uri} does not match {actual or 'the default'} of {existing.udp.uri}"
+                f"{name}={requested} does not match existing value of {actual or 'OS default'}: "
+                f"existingChannel={existing.udp.uri} channel={udp.uri}"
             )
 
     def _check_mtu(self, udp: UdpChannel, params: PublicationParams, existing: SendChannel | None) -> None:
@@ -303,16 +347,15 @@ class Channels:
         asked = 0 if existing is None else self._buffer(existing.udp.uri, "so_sndbuf")
         length = asked or self._buffer(udp.uri, "so_sndbuf") or self._resources.buffer_limits.default_send
         if params.mtu > length:
-            raise udp.uri.fault(
-                f"mtu {params.mtu} exceeds the {length} bytes of the socket's buffer (so-sndbuf)", "mtu"
-            )
+            raise udp.uri.fault(f"MTU greater than SO_SNDBUF for channel: mtu={params.mtu} so-sndbuf={length}", "mtu")
 
     def _check_window(self, udp: UdpChannel, params: SubscriptionParams, asked: int) -> None:
         """Check that the window fits the requested receive buffer. The system may grant a smaller one."""
         length = asked or self._resources.buffer_limits.default_receive
         if params.receiver_window_length > length:
             raise udp.uri.fault(
-                f"a window of {params.receiver_window_length} exceeds the {length} bytes of the socket's buffer (so-rcvbuf)",
+                "Initial window greater than SO_RCVBUF for channel: "
+                f"rcv-wnd={params.receiver_window_length} so-rcvbuf={length}",
                 "rcv-wnd",
             )
 
@@ -352,8 +395,8 @@ class Channels:
                 return
 
 
-def _not_opened(error: ConfigurationError) -> RegistrationError:
-    return RegistrationError(str(error), code=error_code_of(error))
+def _not_opened(uri: ChannelUri, error: ConfigurationError) -> RegistrationError:
+    return RegistrationError(f"{error}: channel={uri}", code=error_code_of(error))
 
 
 def _places(channel: OpenChannel) -> dict[str, object]:

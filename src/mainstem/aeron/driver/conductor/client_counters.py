@@ -78,8 +78,9 @@ class ClientCounters:
         counter_id = manager.find(command.type_id, command.registration_id)
         if counter_id >= 0 and manager.owner_id(counter_id) != STATIC_OWNER:
             raise RegistrationError(
-                f"cannot add static counter: type id {command.type_id} and registration id {command.registration_id} "
-                f"belong to counter {counter_id} of client {manager.owner_id(counter_id)}",
+                "cannot add static counter, because a non-static counter exists "
+                f"(counterId={counter_id}) for typeId={command.type_id} and registrationId={command.registration_id}: "
+                f"client {manager.owner_id(counter_id)} has it",
                 code=ErrorCode.GENERIC_ERROR,
             )
 

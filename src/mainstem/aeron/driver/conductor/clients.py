@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.system_counter import SystemCounter
-from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.command.responses import OnClientTimeout, OnCounterReady, OnUnavailableCounter
 from mainstem.aeron.counters import client_heartbeat
+from mainstem.aeron.heartbeat import HeartbeatWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class ClientSession:
     """One client, with its id and the counter in which it stores epoch milliseconds twice a second."""
 
-    __slots__ = ("client_id", "closed", "heartbeat")
+    __slots__ = ("client_id", "closed", "heartbeat", "watch")
 
-    def __init__(self, client_id: int, heartbeat: CounterCell) -> None:
+    def __init__(self, client_id: int, heartbeat: CounterCell, watch: HeartbeatWatch) -> None:
         self.client_id = client_id
-        self.heartbeat = heartbeat
+        self.heartbeat, self.watch = heartbeat, watch
         self.closed = False
 
 
@@ -36,7 +36,7 @@ class Clients:
 
     def __init__(self, resources: Resources, *, liveness_timeout_ns: int, release: Callable[[int], None]) -> None:
         self._resources = resources
-        self._liveness_timeout_ms = liveness_timeout_ns // NS_PER_MS
+        self._liveness_timeout_ns = liveness_timeout_ns
         self._release = release
         self._sessions: dict[int, ClientSession] = {}
 
@@ -56,7 +56,9 @@ class Clients:
                 owner_id=client_id,
                 value=self._resources.clock.epoch_ms(),
             )
-            session = ClientSession(client_id, heartbeat)
+            clock = self._resources.clock
+            watch = HeartbeatWatch(heartbeat.get_acquire(), clock.epoch_ms(), clock.monotonic_ns())
+            session = ClientSession(client_id, heartbeat, watch)
             self._sessions[client_id] = session
             self._resources.clients.send(OnCounterReady(correlation_id=client_id, counter_id=heartbeat.counter_id))
         return session
@@ -74,11 +76,12 @@ class Clients:
             session.closed = True
             session.heartbeat.set_release(0)
 
-    def on_timer(self) -> None:
+    def on_timer(self, now_ns: int) -> None:
         """Reap clients that have closed or timed out. Runs once per timer interval."""
-        now_ms = self._resources.clock.epoch_ms()
+        epoch_ms = self._resources.clock.epoch_ms()
         for session in list(self._sessions.values()):
-            if session.closed or now_ms > session.heartbeat.get_acquire() + self._liveness_timeout_ms:
+            heartbeat_ms = session.heartbeat.get_acquire()
+            if session.closed or session.watch.is_older(self._liveness_timeout_ns, heartbeat_ms, epoch_ms, now_ns):
                 self._reap(session)
 
     def _reap(self, session: ClientSession) -> None:
@@ -86,7 +89,7 @@ class Clients:
         if not session.closed:
             resources.count(SystemCounter.CLIENT_TIMEOUTS)
             resources.clients.send(OnClientTimeout(client_id=session.client_id))
-            resources.errors.warn("client timeout", f"client {session.client_id} timed out")
+            resources.errors.note("client timeout", f"client {session.client_id} timed out")
         del self._sessions[session.client_id]
         self._release(session.client_id)
         resources.clients.send(

@@ -169,7 +169,7 @@ class DriverConductor:
     def _on_timer(self, now_ns: int) -> None:
         self._timer_due_ns = now_ns + self._timer_interval_ns
         self._resources.to_driver.consumer_heartbeat_ms = self._resources.clock.epoch_ms()
-        self.clients.on_timer()
+        self.clients.on_timer(now_ns)
         self.ipc.on_timer(now_ns)
         self.network.on_timer(now_ns)
         self.images.on_timer(now_ns)
@@ -177,6 +177,7 @@ class DriverConductor:
         for path in self._resources.logs.awaiting_space():
             text = f"{path}: the file system is full; the stream waits until there is space"
             self._resources.errors.record(text, code=ErrorCode.STORAGE_SPACE)
+            self._resources.errors.warn(path, text)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """Handle TERMINATE_DRIVER, which only the validator ``allow`` accepts.
@@ -191,5 +192,5 @@ class DriverConductor:
 
     def _release_client(self, client_id: int) -> None:
         self.publications.release_client(client_id, self._now_ns)
-        self.subscriptions.release_client(client_id)
+        self.subscriptions.release_client(client_id, self._now_ns)
         self.client_counters.release_client(client_id)

@@ -12,7 +12,6 @@ from mainstem.aeron.driver.conductor.params import SubscriptionParams
 from mainstem.aeron.driver.conductor.subscription_link import LocalInterest, TetherState
 from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.errors import ChannelUriError, RegistrationError
 
 if TYPE_CHECKING:
@@ -77,19 +76,24 @@ class SendDestinationCommands:
                 f"{publication.channel} is not a network publication", code=ErrorCode.UNKNOWN_PUBLICATION
             )
         if not publication.send_channel.udp.is_manual:
-            raise invalid_channel(f"channel {publication.channel} must have control-mode=manual")
+            raise invalid_channel(
+                f"channel does not allow manual control: {publication.channel} must have control-mode=manual"
+            )
         return publication.send_channel
 
     def _uri(self, channel: str) -> tuple[ChannelUri, str]:
         """Return the destination's URI and its endpoint. Other parameters are ignored. Raises ChannelUriError."""
         uri = ChannelUri.parse(channel)
         if uri.spy:
-            raise ChannelUriError(channel, "a destination of a publication must be aeron:udp")
+            raise ChannelUriError(
+                channel,
+                "Aeron spies are invalid as send destinations: a destination of a publication must be aeron:udp",
+            )
         name = uri.endpoint
         if uri.is_ipc or name is None:
             raise uri.fault("a destination of a publication must be aeron:udp with an endpoint")
         if name.rpartition(":")[2] == "0":
-            raise uri.fault("a publication cannot send to port 0", "endpoint")
+            raise uri.fault("endpoint has port=0 for send destination: a publication cannot send to it", "endpoint")
         uri.check_destination()
         return uri, name
 
@@ -161,23 +165,9 @@ class ReceiveDestinationCommands:
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel) -> None:
-        channel = self._receive_channel(subscription)
-        settings = self._resources.settings
-        with self._channels.opening():
-            destination = ReceiveDestination(
-                udp,
-                self._resources.transports,
-                so_rcvbuf=channel.udp.uri.so_rcvbuf or settings.socket_so_rcvbuf,
-                so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
-                ttl=settings.socket_multicast_ttl,
-            )
-        try:
-            self._channels.add_address(channel, destination.local_address, registration_id=subscription.registration_id)
-        except BufferError:
-            destination.close()
-            raise
-        channel.destinations.append(destination)
-        self._resources.receiver.add_destination(channel.endpoint, destination)
+        self._channels.open_destination(
+            self._receive_channel(subscription), udp, registration_id=subscription.registration_id
+        )
 
     def _remove_socket(self, channel: ReceiveChannel, udp: UdpChannel) -> None:
         destination = channel.find_destination(udp)
@@ -212,7 +202,9 @@ class ReceiveDestinationCommands:
     def _manual(self, client_id: int, registration_id: int) -> SubscriptionLink:
         subscription = self._registry.get(registration_id, client_id=client_id)
         if not self._receive_channel(subscription).udp.is_manual:
-            raise invalid_channel(f"channel {subscription.channel} must have control-mode=manual")
+            raise invalid_channel(
+                f"channel does not allow manual control: {subscription.channel} must have control-mode=manual"
+            )
         return subscription
 
     def _receive_channel(self, subscription: SubscriptionLink) -> ReceiveChannel:

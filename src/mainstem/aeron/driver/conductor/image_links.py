@@ -61,6 +61,9 @@ class ImageLinks:
 
     def unlink(self, subscription: SubscriptionLink, source: StreamSource) -> None:
         position = subscription.positions.pop(source)
+        if position.state is TetherState.CLOSED:
+            source.subscribers.remove(position)  # its counter may be another's already
+            return
         source.remove_subscriber(position)
         self._resources.counters.free(position.cell)
 
@@ -81,6 +84,12 @@ class ImageLinks:
     def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
         """Stop making the stream wait for the subscriber."""
         source.rest_subscriber(position)
+        self._state_changed(source, position, TetherState.LINGER)
+
+    def enter_closed(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """Free the counter of a subscriber that does not rejoin. It stays linked, so that it is not linked again."""
+        source.rest_subscriber(position)
+        self._resources.counters.free(position.cell)
         self._state_changed(source, position, TetherState.LINGER)
 
     def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:

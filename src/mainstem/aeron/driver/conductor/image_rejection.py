@@ -36,8 +36,8 @@ class ImageRejection:
         length = len(command.reason.encode("utf-8", "surrogateescape"))
         if length > MAX_REASON_LENGTH:
             raise RegistrationError(
-                f"image {command.image_correlation_id} was not rejected: the reason exceeds {MAX_REASON_LENGTH} bytes"
-                f" (got {length})",
+                f"Invalidation reason must be {MAX_REASON_LENGTH} bytes or less (got {length}): "
+                f"image {command.image_correlation_id} was not rejected",
                 code=ErrorCode.GENERIC_ERROR,
             )
         image = self._images.find(command.image_correlation_id)
@@ -48,7 +48,7 @@ class ImageRejection:
             self._reject_ipc(publication, command.reason, now_ns)
         else:
             raise RegistrationError(
-                f"cannot reject image {command.image_correlation_id}: there is no such image",
+                f"Unable to resolve image for correlationId={command.image_correlation_id}: there is no such image",
                 code=ErrorCode.GENERIC_ERROR,
             )
         self._resources.count(SystemCounter.IMAGES_REJECTED)
@@ -69,6 +69,11 @@ class ImageRejection:
                 error_code=ErrorCode.IMAGE_REJECTED,
                 message=reason,
             )
+        )
+        self._resources.errors.record(
+            f"a subscriber of this driver refused session {publication.session_id} of stream {publication.stream_id} "
+            f"on {publication.channel}: {reason}",
+            code=ErrorCode.IMAGE_REJECTED,
         )
         self._links.on_lingering(publication)
         self._links.unlink_all(publication)

@@ -125,7 +125,7 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
 
     def _create(self, request: PublicationRequest, now_ns: int) -> IpcPublication:
         resources, params = self._resources, request.params
-        session_id = self._take_session_id(request, self.streams, "aeron:ipc")
+        session_id = self._take_session_id(request, self.streams)
         memory = self._create_memory(request, session_id)
         start = memory.log.producer_position
         with self._given_back_on_error(memory):

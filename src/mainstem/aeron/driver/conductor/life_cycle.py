@@ -7,8 +7,9 @@ The conductor takes each stream through the same states:
     LINGER      the stream is unavailable to subscribers; the log remains for clients that still map it, and for retransmission
     DONE        nothing uses the stream; its log and counters are freed
 
-A stream only moves forward. The conductor's thread moves it on a command, a message of another agent, or a timer tick. A revoked
-stream skips DRAINING, and its unread data is lost.
+A stream only moves forward, except that an image that its last subscriber has left is ACTIVE again with the next. The conductor's
+thread moves it on a command, a message of another agent, or a timer tick. A revoked stream skips DRAINING, and its unread data is
+lost.
 
     ACTIVE -> DRAINING      a publication, when its last registration is released; an image, when no packet arrived within its
                             liveness timeout, when no subscriber is left, or when it has been rebuilt up to its end
@@ -71,7 +72,7 @@ class StreamState(Enum):
 
 _SUCCESSORS = {
     StreamState.ACTIVE: frozenset({StreamState.DRAINING, StreamState.LINGER}),
-    StreamState.DRAINING: frozenset({StreamState.LINGER}),
+    StreamState.DRAINING: frozenset({StreamState.LINGER, StreamState.ACTIVE}),
     StreamState.LINGER: frozenset({StreamState.DONE}),
     StreamState.DONE: frozenset[StreamState](),
 }
@@ -164,6 +165,9 @@ class Stream(Generic[P]):
     def remove_subscriber(self, position: SubscriberPosition) -> None:
         self.rest_subscriber(position)
         self.subscribers.remove(position)
+
+    def on_unlinked(self, now_ns: int) -> None:
+        """Called after a subscription that read the stream was removed."""
 
     def on_time_event(self, now_ns: int, links: ImageLinks) -> None:
         if self.state is StreamState.ACTIVE:
@@ -263,9 +267,12 @@ def check_untethered(
                 links.enter_linger(source, position)
         elif state is TetherState.LINGER:
             if now_ns - position.since_ns >= timeouts.linger_ns:
-                rejoin = position.interest.params.rejoin
-                _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
-                links.enter_resting(source, position)
+                if position.interest.params.rejoin:
+                    _move(position, TetherState.RESTING, now_ns)
+                    links.enter_resting(source, position)
+                else:
+                    _move(position, TetherState.CLOSED, now_ns)
+                    links.enter_closed(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
             # Set the position before it counts again. Otherwise the subscriber would rejoin at the position where it stopped.
             position.cell.set_release(source.join_position)

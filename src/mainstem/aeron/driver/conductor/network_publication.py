@@ -95,7 +95,9 @@ class NetworkPublication(Publication):
         return self._have_read(end, now_ns)
 
     def _has_lingered(self, now_ns: int) -> bool:
-        return self.path.received_unicast_eos or now_ns - self.since_ns >= self.params.linger_ns
+        # Without a receiver there is nothing to send again, and nobody to tell of the end.
+        is_over = self.path.received_unicast_eos or not self.path.has_initial_connection
+        return is_over or now_ns - self.since_ns >= self.params.linger_ns
 
     def _announce_end(self) -> None:
         """Announce the end in heartbeats from now on, unless the channel has ``eos=false``."""
@@ -141,7 +143,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
 
     def _create(self, request: PublicationRequest, channel: SendChannel, now_ns: int) -> NetworkPublication:
         resources = self._resources
-        session_id = self._take_session_id(request, self._on(channel), channel.canonical_form)
+        session_id = self._take_session_id(request, self._on(channel))
         memory = self._create_memory(request, session_id)
         with self._given_back_on_error(memory):
             counters = SendCounters.allocate(

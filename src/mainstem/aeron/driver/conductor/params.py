@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from mainstem._core import layout
 from mainstem._internal.frozen import frozen
 from mainstem._internal.validation import INT32_MAX
-from mainstem.aeron.channel_values import ControlMode
+from mainstem.aeron.channel_values import RESPONSE_PROTOTYPE, ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
 from mainstem.aeron.logbuffer import wrap_i32
 
@@ -87,11 +88,14 @@ class PublicationParams:
         term_length, mtu = settings.term_buffer_length, settings.mtu_length
         if ipc:
             term_length, mtu = settings.ipc_term_buffer_length, settings.ipc_mtu_length
+        is_response = uri.control_mode is ControlMode.RESPONSE
+        response = pick(uri.response_correlation_id, NO_RESPONSE)
+        if is_response and response == RESPONSE_PROTOTYPE and not ipc:
+            term_length = layout.TERM_MIN_LENGTH  # nothing is published with it
         if tagged is not None:
             term_length, mtu = tagged.term_length, tagged.mtu
         term_length, mtu = pick(uri.term_length, term_length), pick(uri.mtu, mtu)
         initial_term_id, term_id, term_offset = _start(uri, term_length)
-        response = pick(uri.response_correlation_id, NO_RESPONSE)
         return cls(
             term_length=term_length,
             mtu=mtu,
@@ -108,7 +112,7 @@ class PublicationParams:
             term_offset=term_offset,
             entity_tag=pick(uri.entity_tag, -1),
             response_correlation_id=response,
-            is_response=uri.control_mode is ControlMode.RESPONSE,
+            is_response=is_response,
             so_sndbuf=0 if ipc else min(uri.so_sndbuf or 0, INT32_MAX),
             so_rcvbuf=0 if ipc else min(uri.so_rcvbuf or 0, INT32_MAX),
         )
@@ -184,10 +188,10 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
     window = uri.publication_window_length
     if window is None:
         return min(setting or term_length, term_length // 2)
-    if not mtu <= window <= term_length // 2:
-        raise uri.fault(
-            f"{window} must be between the MTU ({mtu}) and half the term length ({term_length // 2})", "pub-wnd"
-        )
+    if window < mtu:
+        raise uri.fault(f"pub-wnd={window} cannot be less than the mtu={mtu}", "pub-wnd")
+    if window > term_length // 2:
+        raise uri.fault(f"pub-wnd={window} must not exceed half the term-length={term_length}", "pub-wnd")
     return window
 
 
@@ -197,12 +201,13 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
         return None, None, 0
     if initial is None or first is None or offset is None:
         key = "init-term-id" if initial is not None else "term-id" if first is not None else "term-offset"
-        raise uri.fault("init-term-id, term-id and term-offset must be given together", key)
+        raise uri.fault("params must be used as a complete set: init-term-id term-id term-offset", key)
     if (first - initial) & 0xFFFF_FFFF > INT32_MAX:
-        raise uri.fault(f"{first} must not precede init-term-id {initial}", "term-id")
+        raise uri.fault(f"difference greater than 2^31 - 1: init-term-id={initial} when term-id={first}", "term-id")
     if offset > term_length:
         requested = uri.values["term-offset"]
-        raise uri.fault(f"{requested} must be between 0 and the term length of {term_length}", "term-offset")
+        why = "out of range" if requested.startswith("-") else f"> term-length={term_length}"
+        raise uri.fault(f"term-offset={requested} {why}", "term-offset")
     return initial, first, offset
 
 

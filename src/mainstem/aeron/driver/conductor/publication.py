@@ -15,7 +15,7 @@ from mainstem.aeron.driver.conductor.life_cycle import (
     check_untethered,
     untethered_limit,
 )
-from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
+from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids, pick
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import invalid_channel
@@ -156,14 +156,15 @@ class PublicationRegistry(StreamRegistry[B]):
                 return publication
         return None
 
-    def _take_session_id(self, request: PublicationRequest, candidates: Iterable[B], place: str) -> int:
+    def _take_session_id(self, request: PublicationRequest, candidates: Iterable[B]) -> int:
         in_use = {publication.session_id for publication in candidates if publication.stream_id == request.stream_id}
         session_id = request.params.session_id
         if session_id is None:
             return self._session_ids.take(in_use)
         if session_id in in_use:
             raise invalid_channel(
-                f"existing publication has clashing session id {session_id} for stream id {request.stream_id} on {place}"
+                f"existing publication has clashing sessionId={session_id} for streamId={request.stream_id} "
+                f"channel={request.channel}"
             )
         return session_id
 
@@ -220,7 +221,7 @@ def _check_same(request: PublicationRequest, existing: Publication) -> None:
         start = existing.params
         pairs += [
             ("init-term-id", params.initial_term_id, log.initial_term_id),
-            ("term-id", params.term_id, start.term_id),
+            ("term-id", params.term_id, pick(start.term_id, log.initial_term_id)),
             ("term-offset", params.term_offset, start.term_offset),
         ]
     if not uri.is_ipc:
@@ -229,5 +230,5 @@ def _check_same(request: PublicationRequest, existing: Publication) -> None:
         if requested is not None and requested != actual:
             raise invalid_channel(
                 f"existing publication has different {key}: existing={actual} requested={requested} "
-                f"existing channel={existing.channel} channel={uri}"
+                f"existingChannel={existing.channel} channel={uri}"
             )

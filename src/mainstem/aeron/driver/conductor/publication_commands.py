@@ -84,7 +84,7 @@ class PublicationCommands:
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         if uri.spy:
-            raise ChannelUriError(uri.text, "a spy can only subscribe")
+            raise ChannelUriError(uri.text, "Aeron spies are invalid as publications: a spy can only subscribe")
         udp = None if uri.is_ipc else self._channels.resolve(uri)
         params = PublicationParams.of(uri, self._resources.settings, self._tagged(uri))
         if udp is not None:

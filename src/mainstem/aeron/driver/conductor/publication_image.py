@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels, ReceiveChannel
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriberPosition, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.conductor_proxy import CreateImage, ImageEndOfStream, ImageReleased, LossObserved
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
@@ -125,6 +125,11 @@ class PublicationImage(Stream[SubscriptionParams]):
         furthest = path.subscribers.maximum()
         limit = untethered_image_limit(furthest, path.window_length, path.last_status_position, path.mtu)
         check_untethered(self, limit, self.params.tether_timeouts, links, now_ns=now_ns)
+        self.drain_if_due(now_ns)
+
+    def drain_if_due(self, now_ns: int) -> None:
+        if self.state is not StreamState.ACTIVE:
+            return
         self.drain_reason = self._find_drain_reason(now_ns)
         if self.drain_reason is not None:
             self._resources.receiver.drain_image(self.receiver_image)
@@ -141,6 +146,26 @@ class PublicationImage(Stream[SubscriptionParams]):
         if path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark:
             return DrainReason.END_OF_STREAM
         return None
+
+    def on_unlinked(self, now_ns: int) -> None:
+        """Announce to the sender at once that the last subscriber has left."""
+        self.drain_if_due(now_ns)
+
+    @property
+    def accepts_subscribers(self) -> bool:
+        return super().accepts_subscribers or self._was_left
+
+    @property
+    def _was_left(self) -> bool:
+        return self.state is StreamState.DRAINING and self.drain_reason is DrainReason.NO_SUBSCRIBER
+
+    def add_subscriber(self, position: SubscriberPosition) -> None:
+        super().add_subscriber(position)
+        if self._was_left:
+            self.drain_reason = None
+            self._resources.receiver.revive_image(self.receiver_image)
+            self._move(StreamState.ACTIVE, position.since_ns)
+            self._resources.changed(f"image {self.registration_id}, it has a subscriber", "DRAINING", "ACTIVE")
 
     def _is_being_read(self) -> bool:
         return self._is_read_behind(self.path.rebuild_position)
@@ -279,8 +304,9 @@ class Images(StreamRegistry[PublicationImage]):
         buffer = channel.receive_buffer_length
         if message.mtu > window_length or (buffer and message.mtu > buffer):
             raise ConfigurationError(
-                f"session {message.session_id} of stream {message.stream_id} at {channel.canonical_form}: mtu "
-                f"{message.mtu}, receiver window {window_length} and socket receive buffer {buffer} must be in ascending order"
+                f"mtuLength={message.mtu} > initialWindowLength={min(window_length, buffer or window_length)} "
+                f"(receiver window {window_length}, socket receive buffer {buffer}): "
+                f"session {message.session_id} of stream {message.stream_id} at {channel.canonical_form}"
             )
 
     def on_loss(self, message: LossObserved, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
@@ -297,9 +323,13 @@ class Images(StreamRegistry[PublicationImage]):
         self._delete_when_done(stream)
 
     def on_end_of_stream(self, message: ImageEndOfStream, now_ns: int) -> None:
-        """Handle the end of an image's stream: if the sender revoked it, end the image at once."""
+        """Handle the end of an image's stream: drain the image, or if the sender revoked the stream, end the image at once."""
         image = self.get(message.registration_id)
-        if message.revoked and image is not None and image.on_revoked(now_ns):
+        if image is None:
+            return
+        if not message.revoked:
+            image.drain_if_due(now_ns)
+        elif image.on_revoked(now_ns):
             self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")
             self._resources.note(
                 Event.PUBLICATION_IMAGE_REVOKE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._internal.frozen import replaced
+from mainstem.aeron.channel_values import RESPONSE_PROTOTYPE
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import NO_RESPONSE
 from mainstem.aeron.driver.errors import invalid_channel
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.conductor_proxy import ResponseConnected, ResponseSetupReceived
-
-# The correlation id "prototype": it creates the endpoint and the log settings before there is an image to respond to.
-PROTOTYPE = -2
 
 
 class ResponseChannels:
@@ -59,20 +57,25 @@ class ResponseChannels:
             subscription = self._registry.find(correlation_id)
             if subscription is None or subscription.receive_channel is None:
                 raise invalid_channel(
-                    f"channel {uri}: response-correlation-id={correlation_id} does not identify a network subscription"
+                    f"unable to find response subscription for response-correlation-id={correlation_id}: channel={uri}"
                 )
         return params
 
     def _check_response(self, uri: ChannelUri, correlation_id: int) -> None:
         if correlation_id == NO_RESPONSE:
-            raise invalid_channel(f"channel {uri}: control-mode=response requires response-correlation-id")
-        if correlation_id == PROTOTYPE:
+            raise invalid_channel(
+                f"control-mode=response was specified, but no response-correlation-id set: channel={uri}"
+            )
+        if correlation_id == RESPONSE_PROTOTYPE:
+            # It opens the endpoint and settles the log's parameters before there is an image to respond to.
             return
         image = self._images.find(correlation_id)
         if image is None:
-            raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} does not identify an image")
+            raise invalid_channel(f"image.correlationId={correlation_id} not found: channel={uri}")
         if not image.needs_response:
-            raise invalid_channel(f"channel {uri}: image {correlation_id} did not ask for a response")
+            raise invalid_channel(
+                f"image.correlationId={correlation_id} did not request a response channel: channel={uri}"
+            )
 
     def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
         if isinstance(publication, NetworkPublication) and publication.params.is_response:

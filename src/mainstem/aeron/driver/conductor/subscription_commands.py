@@ -93,15 +93,15 @@ class SubscriptionCommands:
             OnSubscriptionReady(correlation_id=subscription.registration_id, channel_status_id=channel_status_id)
         )
 
-    def remove(self, command: RemoveSubscription, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        self._release(self.registry.get(command.registration_id, client_id=command.client_id))
+    def remove(self, command: RemoveSubscription, now_ns: int) -> None:
+        self._release(self.registry.get(command.registration_id, client_id=command.client_id), now_ns)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
-    def release_client(self, client_id: int) -> None:
+    def release_client(self, client_id: int, now_ns: int) -> None:
         for subscription in self.registry.of_client(client_id):
-            self._release(subscription)
+            self._release(subscription, now_ns)
 
-    def _release(self, subscription: SubscriptionLink) -> None:
+    def _release(self, subscription: SubscriptionLink, now_ns: int) -> None:
         self.registry.remove(subscription)
         self._resources.changed(f"subscription {subscription.registration_id}", "ACTIVE", "REMOVED")
         self._resources.note(
@@ -112,6 +112,7 @@ class SubscriptionCommands:
         )
         for source in list(subscription.positions):
             self._links.unlink(subscription, source)
+            source.on_unlinked(now_ns)
         channel = subscription.receive_channel
         if channel is not None:
             channel.remove_interest(subscription.stream_id, subscription.session_id)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TetherState(Enum):
     """The states of a subscriber (docs/protocols/aeron.md, 19.6).
 
-    Only an untethered subscriber leaves ACTIVE, when it stalls the others.
+    Only an untethered subscriber leaves ACTIVE, when it stalls the others. A CLOSED one has no counter any more.
     """
 
     ACTIVE = auto()
@@ -154,3 +154,5 @@ class StreamSource(Protocol):
     def remove_subscriber(self, position: SubscriberPosition) -> None: ...
 
     def rest_subscriber(self, position: SubscriberPosition) -> None: ...
+
+    def on_unlinked(self, now_ns: int) -> None: ...

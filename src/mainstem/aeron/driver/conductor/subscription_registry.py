@@ -75,10 +75,10 @@ class SubscriptionRegistry:
                 or other.session_id != candidate.session_id
             ):
                 continue
-            for name in ("reliable", "rejoin", "is_response"):
-                requested, existing = getattr(candidate.params, name), getattr(other.params, name)
-                if requested != existing:
+            for name, option in (("reliable", "reliable"), ("rejoin", "rejoin"), ("is_response", "isResponse")):
+                requested = getattr(candidate.params, name)
+                if requested != getattr(other.params, name):
                     raise invalid_channel(
-                        f"option conflicts with existing subscription: {name}={requested} existing {name}={existing} "
-                        f"existing channel={other.channel} channel={candidate.channel}"
+                        f"option conflicts with existing subscription: {option}={str(requested).lower()} "
+                        f"existingChannel={other.channel} channel={candidate.channel}"
                     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.aeron.driver")
 
-STANDARD_ERROR = 2
+STANDARD_OUTPUT = 1
 MAX_DETAIL = 4096  # maximum characters of detail in a line, so that a long channel doesn't fill the log
 # The reference counts the header of its log entries in their lengths.
 ENTRY_HEADER = 16
@@ -95,7 +95,7 @@ def event_log(settings: DriverSettings) -> EventLog | None:
     name = settings.event_log_filename
     if not name:
         return EventLog(
-            events, open(STANDARD_ERROR, "ab", buffering=0, closefd=False), with_data=settings.event_log_render_data
+            events, open(STANDARD_OUTPUT, "ab", buffering=0, closefd=False), with_data=settings.event_log_render_data
         )
     try:
         open(name, "wb").close()

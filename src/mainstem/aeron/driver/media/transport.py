@@ -217,16 +217,9 @@ class SystemTransports:
         return generator
 
     def resolve(self, host: str) -> str:
-        try:
-            return str(ipaddress.ip_address(host))
-        except ValueError:
-            pass
-        try:
-            entries = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-        except (socket.gaierror, UnicodeError) as error:
-            raise LookupError(f"unknown host {host!r}") from error
-        entries.sort(key=lambda entry: entry[0] != socket.AF_INET)
-        return str(entries[0][4][0])
+        from mainstem._internal.host_names import numeric_address  # most drivers start without names to look up
+
+        return numeric_address(host)
 
     def buffer_limits(self) -> BufferLimits:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -288,7 +281,7 @@ def _bind(sock: socket.socket, request: TransportRequest) -> None:
                 raise
         else:
             return
-    raise OSError(errno.EADDRINUSE, f"no free port from {low} to {high}")
+    raise OSError(errno.EADDRINUSE, f"no available ports in range {low} {high}")
 
 
 def _new_socket(*, v6: bool) -> socket.socket:

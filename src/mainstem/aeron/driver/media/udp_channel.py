@@ -114,7 +114,7 @@ class UdpChannel:
     def _multicast(cls, uri: ChannelUri, data: InetAddress, resolver: Resolver, tag: int | None) -> UdpChannel:
         if not has_odd_last_byte(data):
             raise uri.fault(
-                f"multicast data address {data.ip} must end in an odd byte, because the next address carries control frames",
+                f"multicast data address must be odd: {data.ip} ends in an even byte, and the next address carries control frames",
                 "endpoint",
             )
         interface = uri.network_interface
@@ -148,15 +148,19 @@ class UdpChannel:
     def check_publication(self) -> None:
         uri = self.uri
         if not (self.is_manual or self.is_dynamic) and self.has_explicit_endpoint and self.remote_data.port == 0:
-            raise uri.fault("a publication cannot send to port 0", "endpoint")
+            raise uri.fault("endpoint has port=0 for publication: a publication cannot send to it", "endpoint")
         if self.is_dynamic and not self.has_explicit_control:
             raise uri.fault("control-mode=dynamic cannot be used with a multicast endpoint", "control-mode")
         if self.has_explicit_control and not self.has_explicit_endpoint and "control-mode" not in uri.values:
-            raise uri.fault("a control address needs an endpoint or a control-mode", "control")
+            raise uri.fault(
+                "'control' parameter requires that either 'endpoint' or 'control-mode' is specified", "control"
+            )
 
     def check_subscription(self) -> None:
         if self.has_explicit_control and self.local_control.port == 0:
-            raise self.uri.fault("a subscription cannot send status messages to port 0", "control")
+            raise self.uri.fault(
+                "control has port=0 for subscription: a subscription cannot send status messages to it", "control"
+            )
 
     @property
     def is_manual(self) -> bool:
@@ -187,11 +191,14 @@ class UdpChannel:
             return False
         if other.control_mode not in (None, self.control_mode):
             raise other.uri.fault(
-                f"the control-mode differs from that of {self.uri}, which has the same tag", "control-mode"
+                f"matching tag={self.tag} has mismatched control-mode: {other.uri} <> {self.uri}", "control-mode"
             )
         places = (other.remote_data, other.local_control)
-        if places != (self.remote_data, self.local_control) and not other.is_nowhere:
-            raise other.uri.fault(f"the addresses differ from those of {self.uri}, which has the same tag", "tags")
+        is_same = places == (self.remote_data, self.local_control) or other.canonical_form == self.canonical_form
+        if not (is_same or other.is_nowhere):
+            raise other.uri.fault(
+                f"matching tag={self.tag} has mismatched endpoint or control: {other.uri} <> {self.uri}", "tags"
+            )
         return True
 
     @property
@@ -211,7 +218,11 @@ def _resolve(
 ) -> InetAddress | None:
     if text is None:
         return None
-    address = uri.address_of(key, lookup(text, key))
+    try:
+        found = lookup(text, key)
+    except LookupError as error:
+        raise uri.fault(f"{key}={text}: {error}", key) from error
+    address = uri.address_of(key, found)
     return InetAddress(_resolve_host(uri, address.host, key, resolver), address.port)
 
 
@@ -251,7 +262,8 @@ def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, reso
         matches = [each for each in resolver.interfaces() if ipaddress.ip_address(each.ip) in network]
         place = f"in {network}"
     if not matches:
-        raise uri.fault(f"no network interface has an address {place}", "interface")
+        unknown = f"unknown interface {interface.name}: " if interface is not None and interface.name else ""
+        raise uri.fault(f"{unknown}no network interface has an address {place}", "interface")
     return min(matches, key=lambda each: (each.is_loopback, not each.is_multicast, -each.prefix_length))
 
 

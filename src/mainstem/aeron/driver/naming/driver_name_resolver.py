@@ -32,10 +32,12 @@ from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.frozen import mutable
 from mainstem.aeron.channel_values import parse_address, parse_interface
+from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
 from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.transport import TransportRequest
+from mainstem.aeron.driver.settings import port_range
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.errors import RemoteProtocolError
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
+    from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
@@ -139,6 +142,7 @@ class Neighbors:
 class _Bootstrap:
     """A bootstrap neighbor: its name in the settings, and its address once it is known."""
 
+    index: int
     name: str
     shown: CounterCell
     address: InetAddress | None = None
@@ -158,6 +162,7 @@ class DriverNameResolver:
         counters: DriverCounters,
         system_counters: SystemCounters,
         instrument: Instrument,
+        errors: ErrorRecorder,
         events: EventLog | None = None,
         *,
         now_ns: int,
@@ -168,9 +173,15 @@ class DriverNameResolver:
         self._counters = counters
         self._system_counters = system_counters
         self._instrument = instrument
+        self._errors = errors
         self._events = events
         bind = parse_interface(settings.driver_resolver_interface or ANYWHERE)
-        self._open = transports.open(TransportRequest(bind=InetAddress(transports.resolve(bind.host), bind.port)))
+        self._open = transports.open(
+            TransportRequest(
+                bind=InetAddress(transports.resolve(bind.host), bind.port),
+                port_range=port_range(settings.receiver_wildcard_port_range or ""),
+            )
+        )
         self._local = self._open.local_address
         self._cache = NameCache()
         self._neighbors = Neighbors()
@@ -178,7 +189,10 @@ class DriverNameResolver:
         names = [part.strip() for part in bootstrap.split(",") if part.strip()]
         self._shown_neighbors = counters.allocate(resolver_neighbors(str(self._local)))
         self._shown_entries = counters.allocate(resolver_cache_entries(self.name))
-        self._bootstrap = [_Bootstrap(name=name, shown=counters.allocate(bootstrap_neighbor(name))) for name in names]
+        self._bootstrap = [
+            _Bootstrap(index=index, name=name, shown=counters.allocate(bootstrap_neighbor(index, name)))
+            for index, name in enumerate(names)
+        ]
         self._self_due_ns = self._all_due_ns = now_ns
         self._sending_self: Iterator[Datagram] = iter(())
         self._sending_all: Iterator[Datagram] = iter(())
@@ -289,14 +303,15 @@ class DriverNameResolver:
             if now_ns < each.due_ns or (each.address is not None and each.address in self._neighbors):
                 continue
             each.due_ns = now_ns + self._settings.driver_resolver_bootstrap_neighbor_resolution_interval_ns
-            host, port = parse_address(each.name)
+            address = None
             try:
+                host, port = parse_address(each.name)
                 address = InetAddress(self._transports.resolve(host), port)
-            except LookupError:
-                address = None
+            except (ValueError, LookupError) as error:
+                self._errors.record(f"bootstrap neighbor {each.name}: {error}", code=ErrorCode.UNKNOWN_HOST)
             if address != each.address:
                 each.address = address
-                self._counters.relabel(each.shown, bootstrap_neighbor(each.name, str(address or "")))
+                self._counters.relabel(each.shown, bootstrap_neighbor(each.index, each.name, str(address or "")))
 
     def _send(self, datagrams: Iterable[Datagram]) -> int:
         sent = 0

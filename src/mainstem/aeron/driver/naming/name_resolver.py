@@ -5,59 +5,27 @@ It runs in the conductor's thread. It measures the time of each resolution (syst
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mainstem._core.system_counter import SystemCounter
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import address as read_address
-from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.driver.event_log.events import Event
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.counters import DriverCounters, SystemCounters
+    from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.addresses import NetworkInterface, Resolver
     from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.naming.csv_table import CsvTable
     from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.instruments import Instrument
-
-
-class _Row(NamedTuple):
-    name: str
-    key: str
-    address: str
-    again: str
-
-
-class CsvTableNameResolver:
-    """A table of names for tests and demonstrations, with a second address for re-resolution (docs/protocols/aeron.md, 22.2).
-
-    Rows are ``name,uri-param,address,re-resolution-address|…``. A name is a host, with or without a port. If an address has no
-    port, the channel's port applies. Raises ConfigurationError for an invalid row.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._rows = [_row(part) for part in text.split("|") if part.strip()]
-        if not self._rows:
-            raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver requires at least one row")
-
-    def lookup(self, text: str, key: str, *, again: bool) -> str:
-        """Return the address that replaces ``text``, or else ``text``. ``again`` selects the re-resolution address."""
-        try:
-            host, port = read_address(text)
-        except ValueError:
-            return text
-        for row in self._rows:
-            if row.key == key and row.name in (text, host):
-                address = row.again if again else row.address
-                return address if _has_port(address) else f"{address}:{port}"
-        return text
 
 
 class NameResolver:
@@ -70,7 +38,7 @@ class NameResolver:
         system_counters: SystemCounters,
         *,
         threshold_ns: int,
-        table: CsvTableNameResolver | None = None,
+        table: CsvTable | None = None,
         drivers: DriverNameResolver | None = None,
         events: EventLog | None = None,
     ) -> None:
@@ -95,18 +63,22 @@ class NameResolver:
         counters: DriverCounters,
         system_counters: SystemCounters,
         instrument: Instrument,
+        errors: ErrorRecorder,
         events: EventLog | None = None,
     ) -> NameResolver:
         """Create the resolver that AERON_NAME_RESOLVER_SUPPLIER selects. Raises ConfigurationError."""
         table = drivers = None
         if settings.name_resolver_supplier == "csv_table":
-            table = CsvTableNameResolver(settings.name_resolver_init_args)
+            # Imported here because only tests and demonstrations have such a table.
+            from mainstem.aeron.driver.naming.csv_table import CsvTable
+
+            table = CsvTable(settings.name_resolver_init_args, counters)
         elif settings.name_resolver_supplier == "driver":
             # Imported here because few drivers have neighbors, and this module is half of the code for name resolution.
             from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
 
             drivers = DriverNameResolver(
-                settings, transports, counters, system_counters, instrument, events, now_ns=clock.monotonic_ns()
+                settings, transports, counters, system_counters, instrument, errors, events, now_ns=clock.monotonic_ns()
             )
         return cls(
             transports,
@@ -132,7 +104,10 @@ class NameResolver:
             self._drivers.close()
 
     def lookup(self, text: str, key: str, *, again: bool = False) -> str:
-        """Return the table's replacement for ``text``, the value of URI parameter ``key``, or else ``text``."""
+        """Return the table's replacement for ``text``, the value of URI parameter ``key``, or else ``text``.
+
+        Raises LookupError if the table says that there is no such name.
+        """
         before_ns = self._clock.monotonic_ns()
         name = text if self._table is None else self._table.lookup(text, key, again=again)
         if self._events is not None:
@@ -148,7 +123,7 @@ class NameResolver:
         address = "unknown-address"
         try:
             known = None if self._drivers is None else self._drivers.find(host)
-            address = known or self._system.resolve(host)
+            address = known or self._system.resolve(host if self._table is None else self._table.host(host))
             return address
         finally:
             took_ns = self._clock.monotonic_ns() - before_ns
@@ -175,20 +150,3 @@ class NameResolver:
     def _note(self, event: Event, **fields: object) -> None:
         if self._events is not None:
             self._events.note(event, self._clock.monotonic_ns(), resolver=self._kind, **fields)
-
-
-def _row(text: str) -> _Row:
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 4 or not all(parts):
-        raise ConfigurationError(
-            f"AERON_NAME_RESOLVER_INIT_ARGS: {text!r} must be NAME,PARAMETER,ADDRESS,RE-RESOLUTION-ADDRESS"
-        )
-    return _Row(*parts)
-
-
-def _has_port(address: str) -> bool:
-    try:
-        parse_address(address)
-    except ValueError:
-        return False
-    return True

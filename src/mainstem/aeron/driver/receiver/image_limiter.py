@@ -41,7 +41,9 @@ class Refusal(Enum):
     BUSY = "the conductor is busy creating others; the sender will repeat it"
     SILENT_OF_SOURCE = f"{MAX_SILENT_OF_SOURCE} images of its source have received no data and no heartbeat yet"
     SILENT = f"{MAX_SILENT} images have received no data and no heartbeat yet"
-    OF_STREAM = "the stream has as many sessions at this endpoint as AERON_DRIVER_STREAM_SESSION_LIMIT allows"
+    OF_STREAM = (
+        "exceeded session limit: it has as many sessions at this endpoint as AERON_DRIVER_STREAM_SESSION_LIMIT allows"
+    )
     OF_SOURCE = "its source has as many images as AERON_DRIVER_SOURCE_IMAGE_LIMIT allows"
     OF_ALL = "there are as many images as AERON_DRIVER_IMAGE_LIMIT allows"
 

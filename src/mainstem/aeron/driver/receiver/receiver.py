@@ -316,7 +316,14 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._send(ImageReleased(registration_id=image.registration_id))
 
     def on_drain_image(self, image: ReceiverImage) -> None:
-        image.path.draining = True
+        if not image.path.draining:
+            image.path.draining = True
+            image.path.status_now()
+
+    def on_revive_image(self, image: ReceiverImage) -> None:
+        """Take back that the image was left, because it has a subscriber again."""
+        image.path.draining = False
+        image.path.status_now()
 
     def on_reject_image(self, image: ReceiverImage, reason: str) -> None:
         image.reject(reason)

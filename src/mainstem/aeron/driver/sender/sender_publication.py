@@ -111,7 +111,19 @@ class SenderPublication:
             # There is no address to send to until a receiver requests a SETUP.
             path.setup_due_ns = NEVER_NS
 
+    @property
+    def _has_sent_everything(self) -> bool:
+        """Whether the stream has ended and was sent to its end, whether the end has been announced or not."""
+        path = self.path
+        return path.end_of_stream or (path.draining and path.sender_position >= path.producer_position())
+
     def on_setup_due(self, now_ns: int) -> None:
+        if self._has_sent_everything:
+            # Whoever joined now would receive nothing.
+            self.path.setup_due_ns = NEVER_NS
+            self.path.setup_elicited = False
+            self._set_deadline()
+            return
         self.path.send_setup(self.setup_flags, self.endpoint.ttl)
         self.flow_control.on_setup_sent(self.path, now_ns)
         if self.path.has_receivers:
@@ -120,9 +132,8 @@ class SenderPublication:
 
     def on_elicited(self, status: frames.StatusMessage, source: bytes, now_ns: int) -> None:
         """Handle a receiver's request for a SETUP. A response publication sends to the source of the request."""
-        path = self.path
-        if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
-            return  # everything has been sent, whether the end has been announced or not
+        if self._has_sent_everything:
+            return
         if self.is_response and (self.path.destination is None or bytes(self.path.destination) != source):
             self.path.set_destination(Address(source))
             self.path.setup_due_ns = now_ns
