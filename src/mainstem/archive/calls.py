@@ -45,6 +45,7 @@ from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
 from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, refusal
 from mainstem.errors import (
     ArchiveError,
+    ArchiveErrorCode,
     ClosedError,
     ConfigurationError,
     ConnectionLost,
@@ -81,7 +82,10 @@ MESSAGES_AT_ONCE = 64
 PAGE = 256  # recordings listed per request
 MAX_COUNT = (1 << 31) - 1
 _AND_FOLLOW, _AND_STOP = -1, -2  # special values of a replay's length
-NO_END = (1 << 63) - 1  # end of a replay of an active recording
+NO_END = (1 << 63) - 1  # end of a recording that has not stopped
+ARRIVAL_S = 10.0  # how long the stream of a replay can take to arrive
+SETTLING_S = 5.0  # how long an archive can take to note that a recording has stopped, after its replays have ended
+ASKING_S = 0.1  # between requests for that
 # Requests that an older archive silently ignores, and that the control protocol's version does not reveal.
 _SINCE = {"ReplayTokenRequest": "1.45", "UpdateChannelRequest": "1.49"}
 # Requests that the control protocol's version does reveal: the first version, and its release.
@@ -134,6 +138,13 @@ def document(method: Any, call: Callable[..., Any], result: str = "", *, is_twin
     method.__doc__ = (call.__doc__ or "").partition("\n")[0] if is_twin else call.__doc__
     method.__signature__ = signature.replace(return_annotation=result)
     method.__annotations__ = {**call.__annotations__, "return": result}
+
+
+class Promise(NamedTuple):
+    """Where a recording ended when its replay began, and whether the replay ends there. ``(0, False)`` if that is not known."""
+
+    end: int
+    is_final: bool
 
 
 class StartedReplay(NamedTuple):
@@ -195,6 +206,7 @@ class Calls(Generic[S]):
         self._listing: Request | None = None
         self._listed = 0  # the number of responses that completes the listing
         self._client: Callable[[], ClientBase[S] | None] = lambda: None
+        self.dropped: deque[Any] = deque()  # merges that were collected open, for the worker to end
 
     def run(self, steps: Steps[T]) -> Any:
         """Return the result of a call, or an awaitable of it, after waiting between its steps."""
@@ -368,6 +380,8 @@ class Calls(Generic[S]):
         if self.has_ended:
             raise AgentTerminated
         with suppress(MainstemError):
+            while self.dropped:
+                self.dropped.popleft()._end()
             return self._poll()
         return 0
 
@@ -561,6 +575,8 @@ class Calls(Generic[S]):
 
     def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[bool]:
         """Stop one recording without stopping other recordings of its subscription.
+
+        The subscription ends with the last of its recordings, or at once if it was started with ``auto_stop``.
 
         Args:
             recording_id: The recording.
@@ -1121,9 +1137,11 @@ class Calls(Generic[S]):
             timeout: Seconds to wait for the archive, and for the driver; None waits forever.
 
         Returns:
-            The subscription. Iterating over it ends with the replay. If the archive, its session or the stream is lost before
-            that, the iterator raises ConnectionLost, and another replay can continue at the error's ``position``. If the archive
-            reported an error, the iterator raises that ArchiveError. ``poll`` and its variants do not report these errors.
+            The subscription. Iterating over it ends when everything that was requested has arrived, or when this client stops
+            the replay. If the replay ends earlier, the iterator raises ConnectionLost: the archive, its session or the stream was
+            lost, or somebody else stopped the replay or truncated the recording. The error's ``end`` is the position where the
+            replay was to end, if that is known, and another replay can continue at its ``position``. If the archive reported an
+            error, the iterator raises that ArchiveError. ``poll`` and its variants do not report these errors.
 
         Raises:
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
@@ -1138,10 +1156,12 @@ class Calls(Generic[S]):
         part = position, length, follow, limit_counter_id, file_io_max_length
         options = ReplayOptions(recording_id, channel, stream_id, *part)
         deadline = Deadline(self._clock, timeout)
-        end = yield from self._known_end(options, deadline)
+        promise = yield from self._promise(options, deadline)
         subscription: Any
         subscription, started = yield from self.unchecked_replay(options, deadline)
-        subscription._feed = ReplayFeed(self, recording_id, started, length, end)
+        subscription._feed = ReplayFeed(self, started, options, promise)
+        # The subscription keeps this client open, so the Aeron client must not keep the subscription.
+        self._conductor.let_go(subscription)
         typed: S = subscription
         return typed
 
@@ -1152,8 +1172,8 @@ class Calls(Generic[S]):
             replay_session_id: The id that ``start_replay`` returned.
             timeout: Seconds to wait; None waits forever.
         """
-        what = f"stop_replay {replay_session_id}"
-        yield from self._asking(what, timeout, "StopReplayRequest", replay_session_id=replay_session_id)
+        what, feeds = f"stop_replay {replay_session_id}", self._feeds(replay_id=replay_session_id)
+        yield from self._stopping(feeds, what, timeout, "StopReplayRequest", replay_session_id=replay_session_id)
 
     def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> Steps[None]:
         """Stop all replays of a recording, including those of other clients.
@@ -1163,8 +1183,31 @@ class Calls(Generic[S]):
             timeout: Seconds to wait; None waits forever.
         """
         what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
+        feeds = self._feeds(recording_id=recording_id)
         recording_id = NULL if recording_id is None else recording_id
-        yield from self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+        yield from self._stopping(feeds, what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+
+    def _feeds(self, *, replay_id: int | None = None, recording_id: int | None = None) -> list[ReplayFeed]:
+        """Return the feeds of this client's replays: those of a replay session id, of a recording, or all."""
+        found: list[ReplayFeed] = list(self.session.replays.values())
+        return [
+            each for each in found if replay_id in (None, each.replay_id) and recording_id in (None, each.recording_id)
+        ]
+
+    def _stopping(
+        self, feeds: list[ReplayFeed], what: str, timeout: float | None, name: str, /, **values: Any
+    ) -> Steps[None]:
+        """Stop this client's replays. They have ended in order, even if their readers notice before the archive responds."""
+        before = [each for each in feeds if not each.is_stopped]
+        for each in before:
+            each.is_stopped = True
+        try:
+            yield from self._asking(what, timeout, name, **values)
+        except BaseException as error:
+            if isinstance(error, ArchiveError) or getattr(error, "may_retry", False):
+                for each in before:
+                    each.is_stopped = False
+            raise
 
     def _start_replay(self, options: ReplayOptions, timeout: float | Deadline | None) -> Steps[StartedReplay]:
         if is_response_channel(options.channel):
@@ -1174,17 +1217,29 @@ class Calls(Generic[S]):
         message = yield from self._accepted(options.what, timeout, options.request, **options.values)
         return StartedReplay(message.relevant_id, message.correlation_id)
 
-    def _known_end(self, options: ReplayOptions, deadline: Deadline) -> Steps[int]:
-        """Return a position at which the whole recording has been replayed; NO_END if it is not known."""
+    def _promise(self, options: ReplayOptions, deadline: Deadline) -> Steps[Promise]:
+        """Ask where the recording ends."""
         recording_id = options.recording_id
         # The archive's refusal means that the end is unknown. The replay request may be refused too, with its own error.
         with suppress(ArchiveError):
             end = yield from self._asking(options.what, deadline, "StopPositionRequest", recording_id=recording_id)
             if end != NULL:
-                return end
-            if not options.follows:
-                return (yield from self.max_recorded_position(recording_id, timeout=deadline.left))
-        return NO_END
+                return Promise(end, is_final=True)
+            end = yield from self.max_recorded_position(recording_id, timeout=deadline.left)
+            return Promise(end, is_final=not options.follows)
+        return Promise(0, is_final=False)
+
+    def settled_stop_position(self, recording_id: int) -> Steps[int | None]:
+        """Return the stop position of a recording whose replay has ended in order; None if the recording does not stop.
+
+        Replays can end a little earlier than the archive notes that the recording has stopped.
+        """
+        settled = Deadline(self._clock, SETTLING_S)
+        while (found := (yield from self.stop_position(recording_id))) is None and not settled.expired:
+            pause = Deadline(self._clock, ASKING_S)
+            while not pause.expired:
+                yield
+        return found
 
     def unchecked_replay(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
         """Start a replay and subscribe to it. Its iterators do not notice if it ends early."""
@@ -1273,31 +1328,45 @@ class Calls(Generic[S]):
 
 
 class ReplayFeed:
-    """Tells a complete replay from a lost one: if an archive is killed, its driver ends the stream as if it were complete.
+    """Tells a complete replay from one that was cut short, because both can end the replay's stream in the same way.
 
-    A replay has ended if everything requested has arrived. It has also ended if its stream ends earlier and the archive still
-    serves the session that requested it: someone stopped the replay, or the recording that it followed has stopped.
+    Theory of operation. A replay is complete in two cases: its reader has reached the position that was promised when it began
+    (the stop position, the given length, or with ``follow=False`` the recorded position), or the archive ended the stream in
+    order and says that the recording stopped there. A replay of an active recording can only end in the second way; until then,
+    the recorded position at its beginning is a lower bound. The archive revokes the stream of a replay that it stops early. If an
+    archive is killed, its driver ends the stream as if the replay were complete, so the feed asks the archive before it believes
+    the stream. A replay that this client stops has ended in order wherever it is.
+
+    Attributes:
+        error: The late error of the replay, if the archive sent one.
+        is_stopped: Whether this client has stopped the replay.
     """
 
-    def __init__(
-        self,
-        calls: Calls[Any],
-        recording_id: int,
-        started: StartedReplay,
-        length: int | None,
-        end: int,
-    ) -> None:
+    def __init__(self, calls: Calls[Any], started: StartedReplay, options: ReplayOptions, promise: Promise) -> None:
         self.image: Any = None
+        self.error: ArchiveError | None = None
+        self.is_stopped = False
+        self.replay_id = started.replay_id
+        self.recording_id = options.recording_id
         self._calls = calls
         self._client = calls._client()  # a subscription keeps its client open
         self._generation = calls.session.generation
-        self._recording_id = recording_id
-        self._correlation_id = started.correlation_id
-        self._length, self._end = length, end
+        self._what = options.what
+        self._length, self._is_bounded = options.length, options.limit_counter_id is not None
+        self._promise = promise
+        self._arrival = Deadline(calls._clock, ARRIVAL_S)
+        calls.session.replays[started.correlation_id] = self
+        for event in list(calls.session.events):
+            if isinstance(event, ArchiveError) and event.correlation_id == started.correlation_id:
+                self.error = event
 
     @property
     def is_lost(self) -> bool:
-        """Whether the session that requested the replay was lost."""
+        """Whether no image will arrive: the session was lost, or the archive has ended the replay without one."""
+        return self._is_session_lost or self.error is not None or self.is_stopped or self._arrival.expired
+
+    @property
+    def _is_session_lost(self) -> bool:
         session = self._calls.session
         return not self._calls.closed and (session.generation != self._generation or not session.is_connected)
 
@@ -1308,44 +1377,85 @@ class ReplayFeed:
     def _checking(self, subscription: Any) -> Steps[None]:
         image = next(iter(subscription.images), self.image)
         position = None if image is None else image.position
-        if position is not None and position >= self._end_of(image):
+        end = self._end_of(image)
+        if self.is_stopped or (end is not None and position is not None and position >= end):
             return
         why = "its stream was lost"
         if image is None or image.is_end_of_stream or image.is_publication_revoked:
             why = yield from self._loss()
-        events = list(self._calls.session.events)
-        for event in events:
-            if isinstance(event, ArchiveError) and event.correlation_id == self._correlation_id:
-                text = f"{self._reached(position)}: {event}"
-                raise ArchiveError(text, code=event.code, correlation_id=event.correlation_id)
+        if self.error is not None:
+            code, correlation_id = self.error.code, self.error.correlation_id
+            text = f"{self._what} ended {_reached(position)}: {self.error}"
+            raise ArchiveError(text, code=code, correlation_id=correlation_id)
+        if not why and (image is None or image.is_publication_revoked):
+            why = "the archive stopped it" if image is not None else f"its stream did not arrive within {ARRIVAL_S:g} s"
+        elif not why and not self._is_bounded:
+            try:
+                end = yield from self._final_position(end)
+            except _UNANSWERED as error:
+                raise cut_short(self._what, position, end, str(error)) from error
+            if position is not None and (end is None or position >= end):
+                return
+            why = "its recording is still active" if end == NO_END else "the archive ended it there"
         if why:
-            again = "" if position is None else f"; replay again from position={position}"
-            raise ConnectionLost(f"{self._reached(position)}, before its end: {why}{again}", position=position)
+            raise cut_short(self._what, position, None if end == NO_END else end, why)
 
-    def _end_of(self, image: Any) -> int:
-        return self._end if self._length is None else min(self._end, image.join_position + self._length)
+    def _end_of(self, image: Any) -> int | None:
+        """Return the position where the replay was to end; None if only the archive will know."""
+        end, is_final = self._promise
+        ends = [end] if is_final else []
+        if self._length is not None and image is not None:
+            ends.append(image.join_position + self._length)
+        return min(ends, default=None)
 
-    def _reached(self, position: int | None) -> str:
-        where = "before it began" if position is None else f"at position {position}"
-        return f"replay of recording {self._recording_id} ended {where}"
+    def _final_position(self, end: int | None) -> Steps[int | None]:
+        """Return the position where the replay should have ended, now that it has; None if the archive does not tell.
+
+        ``NO_END`` stands for a recording that has not stopped.
+        """
+        if self._promise.is_final:
+            return end
+        try:
+            stopped = yield from self._calls.settled_stop_position(self.recording_id)
+        except ArchiveError as error:
+            if error.code is ArchiveErrorCode.UNAUTHORISED_ACTION:
+                return end
+            raise
+        return NO_END if stopped is None else max(stopped, self._promise.end)
 
     def _loss(self) -> Steps[str]:
         """Send a request to find out whether the archive still serves the session. Return why not; empty if it does."""
-        calls, what, name = self._calls, f"replay of recording {self._recording_id}", "StartPositionRequest"
+        calls, name = self._calls, "StartPositionRequest"
         if calls.closed:
             return "the archive client was closed, so it is unknown whether the archive still serves the replay"
-        if self.is_lost:
+        if self._is_session_lost:
             return calls._loss
         deadline = Deadline(calls._clock, TIMEOUT)
-        request = calls.session.open_request(name, recording_id=self._recording_id)
+        request = calls.session.open_request(name, recording_id=self.recording_id)
         try:
-            yield from calls._send(calls._requests, request, deadline, what)
-            yield from calls._response(request, deadline, what, name)
-        except (ConnectionLost, ClosedError, OfferError, Timeout) as error:
+            yield from calls._send(calls._requests, request, deadline, self._what)
+            yield from calls._response(request, deadline, self._what, name)
+        except _UNANSWERED as error:
             return str(error)
         finally:
             calls.session.forget(request)
         return ""
+
+
+# Without a usable response of the archive, it is unknown whether a replay is complete.
+_UNANSWERED = (ArchiveError, ConnectionLost, ClosedError, OfferError, Timeout)
+
+
+def cut_short(what: str, position: int | None, end: int | None, why: str) -> ConnectionLost:
+    """Return the error for a replay that ended before its end; ``end`` is None if that is not known."""
+    before = "its end" if end is None else f"position {end}"
+    again = "" if position is None else f"; replay again from position={position}"
+    text = f"{what} ended {_reached(position)}, before {before}: {why}{again}"
+    return ConnectionLost(text, position=position, end=end)
+
+
+def _reached(position: int | None) -> str:
+    return "before it began" if position is None else f"at position {position}"
 
 
 class Events:

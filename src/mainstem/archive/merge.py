@@ -10,6 +10,7 @@ The steps are a generator that each poll resumes, so a merge makes progress whil
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.polled import polled
-from mainstem.archive.calls import TIMEOUT
+from mainstem.archive.calls import TIMEOUT, cut_short
 from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
 
@@ -107,7 +108,7 @@ class MergeBase:
         if position is not None:
             check_int({"position": position}, min_value=0)
         if ChannelUri.parse(subscription.channel).values.get("control-mode") != "manual":
-            raise ConfigurationError(f"channel of {subscription!r}: must have control-mode=manual to be merged")
+            raise ConfigurationError(f"Subscription URI must have 'control-mode=manual' uri={subscription.channel}")
         for name, channel in zip(("replay_destination", "live_destination"), destinations, strict=True):
             if ChannelUri.parse(channel).is_ipc:
                 raise ConfigurationError(f"{name}={channel!r}: must be a UDP channel")
@@ -130,6 +131,7 @@ class MergeBase:
         self._deadline = Deadline(calls._clock, progress_timeout)
         self._taken: deque[Message] = deque()
         self._read_position = -1
+        self._recorded: int | None = None  # the last known recorded position
 
     @property
     def is_merged(self) -> bool:
@@ -225,7 +227,7 @@ class MergeBase:
                 yield
             destination = with_bound_port(destination, addresses[0])
         self._step = "the recorded position"
-        target = yield from calls.max_recorded_position(self.recording_id)
+        target = yield from self._ask_position()
         endpoint = ChannelUri.parse(destination).endpoint
         channel = f"aeron:udp?endpoint={endpoint}|session-id={described.session_id}|linger=0|eos=false"
         self._step = "the replay"
@@ -243,7 +245,7 @@ class MergeBase:
             self._live_destination,
             target,
             position=lambda: image.position,
-            ask=lambda: calls.max_recorded_position(self.recording_id),
+            ask=self._ask_position,
             has_ended=lambda: self._check_image(image),
             note=self._note,
         )
@@ -258,16 +260,20 @@ class MergeBase:
     def _note(self, step: str) -> None:
         self._step = step
 
+    def _ask_position(self) -> Steps[int]:
+        self._recorded = yield from self._calls.max_recorded_position(self.recording_id)
+        return self._recorded
+
     def _check_image(self, image: Any) -> bool:
-        """Return True if the image has not ended. Raises ConnectionLost if it has."""
-        what = f"merge of recording {self.recording_id}"
+        """Return False if the image has not ended. Raises ConnectionLost if it has."""
+        why = ""
         if self._calls.session.generation != self._generation:
-            raise ConnectionLost(f"{what}: {self._calls._loss}", position=image.position)
-        if image.closed:
-            raise ConnectionLost(
-                f"{what}: the image ended at position {image.position}, before the live stream was joined",
-                position=image.position,
-            )
+            why = self._calls._loss
+        elif image.closed:
+            why = "the image ended before the live stream was joined"
+        if why:
+            what = f"merge of recording {self.recording_id}"
+            raise cut_short(what, image.position, self._recorded, why)
         return False
 
     def _end(self) -> None:
@@ -284,6 +290,15 @@ class MergeBase:
             if self._replay_id is not None:
                 self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
             self._destination = self._replay_id = None
+
+    def __del__(self) -> None:
+        # Before it is first read and after it has merged, a merge holds nothing.
+        if getattr(self, "_steps", None) is not None and self._seen is not None and not self._closed:
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                # This runs in whatever thread collects it, with any locks that thread holds.
+                self._calls.dropped.append(self)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "merged" if self._is_merged else f"waiting for {self._step}"

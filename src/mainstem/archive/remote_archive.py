@@ -23,18 +23,18 @@ from contextlib import ExitStack, suppress
 from mmap import MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_SESSION_ID_OFFSET
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Deadline
 from mainstem._internal.listening import local_address_to
+from mainstem._internal.urls import split_url
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.files import MappedFiles
-from mainstem.archive.calls import CONTROL_STREAM_ID, RESPONSE_STREAM_ID, ReplayOptions
+from mainstem.archive.calls import CONTROL_STREAM_ID, RESPONSE_STREAM_ID, ReplayOptions, cut_short
 from mainstem.archive.channels import is_local_host
 from mainstem.archive.client import Client, connect
 from mainstem.errors import (
@@ -81,6 +81,8 @@ class RemoteArchive:
     Options: ``aeron_dir``, the directory of a running media driver; ``response_channel``, where the archive sends responses and
     replays; ``credentials`` or ``credentials_file``; ``control_stream_id``, ``response_stream_id``; ``timeout`` in seconds.
     """
+
+    has_sessions = False  # a replay has a session of its own
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
@@ -311,9 +313,9 @@ class _Replay:
                     image.release(self.position)
                     return copied, length
                 if image.closed or image.is_end_of_stream:
-                    raise self._ended()
+                    raise self._ended("the archive stopped it" if image.is_publication_revoked else "its stream ended")
             elif subscription.is_end_of_stream or not self._client.connected:
-                raise self._ended()
+                raise self._ended("its stream was lost")
             if deadline.expired:
                 raise Timeout(f"no data came from position {self.position}", timeout=deadline.timeout or 0.0)
             subscription.wait_for_data(timeout=WAIT_S)
@@ -324,11 +326,10 @@ class _Replay:
         if self._own.others:
             _IDS.pack_into(staging, self._own.last + FRAME_SESSION_ID_OFFSET, *self._ids)
 
-    def _ended(self) -> ConnectionLost | ArchiveError:
-        """Return why the replay ended early: the archive's error if it reported one."""
-        return self._late_error() or ConnectionLost(
-            f"the replay of recording {self.recording_id} ended at position {self.position}"
-        )
+    def _ended(self, why: str) -> ConnectionLost | ArchiveError:
+        """Return the error for a replay that ended early: the archive's if it reported one."""
+        what = f"replay of recording {self.recording_id}"
+        return self._late_error() or cut_short(what, self.position, self.end, why)
 
     def _late_error(self) -> ArchiveError | None:
         """Discard the session's events. Return the last error among them."""
@@ -451,11 +452,8 @@ def _is_driver_active(directory: str) -> bool:
 
 
 def _host_and_port(url: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"{url!r}: {error}") from None
+    parts = split_url(url)
+    host, port = parts.hostname or "", parts.port
     if parts.username is not None or parts.password is not None:
         raise ConfigurationError(
             "a user or password in a URL ends up in logs and plans; give credentials with the option credentials_file"

@@ -78,6 +78,7 @@ class ClientSession:
         step: What the session waits for while it connects.
         outgoing: Messages to send while it connects.
         events: Signals and late errors.
+        replays: What gets the late error of a replay as its ``error``, by the correlation id of the replay's request.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class ClientSession:
         self.step = ""
         self.outgoing: deque[bytes] = deque()
         self.events: deque[Signal | ArchiveError] = deque(maxlen=MAX_EVENTS)
+        self.replays: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.dropped_events = 0
         self.reader = MessageReader()
         self._nowhere: deque[Any] = deque(maxlen=0)
@@ -212,7 +214,10 @@ class ClientSession:
                 return request.inbox, message
             if message.name == "ControlResponse" and message.code == ResponseCode.ERROR:
                 self._make_room()
-                return self.events, late_error(message)
+                error, replay = late_error(message), self.replays.get(message.correlation_id)
+                if replay is not None:
+                    replay.error = error
+                return self.events, error
         elif message.name == "RecordingSignalEvent":
             signal = signal_of(message)
             if signal is not None:

@@ -22,7 +22,14 @@ from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
+from mainstem.recording.catalog import (
+    CATALOG_FILE,
+    MAX_CATALOG_LENGTH,
+    NULL,
+    decode_catalog,
+    no_recordings,
+    read_catalog,
+)
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.index import (
     CorruptIndexError,
@@ -34,16 +41,17 @@ from mainstem.recording.index import (
     warn_without_index,
 )
 from mainstem.recording.segments import (
-    SEGMENT_NAME,
     SegmentMemory,
     all_segment_bases,
     check_whole,
     first_segment_base,
+    parse_segment_name,
     segment_name,
     segments_among,
 )
-from mainstem.store.base import read_all
+from mainstem.store.base import OneVersion, read_all
 from mainstem.store.local import LocalStore
+from mainstem.store.open_store import place_of
 from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
@@ -107,12 +115,17 @@ class Archive(Protocol):
 
     @property
     def archive_id(self) -> str:
-        """The id, which stays the same if the archive is copied. If it has none, the URL."""
+        """The id, which stays the same if the archive is copied. If it has none, its place (``place_of``)."""
         ...
 
     @property
     def host(self) -> str:
         """The host whose recorder wrote the archive; empty if unknown."""
+        ...
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether frames have the session ids with which they were recorded."""
         ...
 
     def refresh(self) -> None:
@@ -148,6 +161,8 @@ class DirectoryArchive:
     With ``keep_listing``, and in remote stores, segments are listed once and then again only after ``refresh``.
     """
 
+    has_sessions = True
+
     def __init__(self, store: Store, *, keep_listing: bool = False) -> None:
         self.store = store
         self.directory = store.local_path()
@@ -157,6 +172,7 @@ class DirectoryArchive:
         self._names: tuple[int, int, dict[int, list[int]]] | None = None
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None
+        self._place = ""
 
     @property
     def url(self) -> str:
@@ -164,8 +180,12 @@ class DirectoryArchive:
 
     @property
     def archive_id(self) -> str:
-        default = self.url if self.directory is None else str(self.directory.absolute())
-        return self._read_identity().get("id") or default
+        identity = self._read_identity().get("id")
+        if identity:
+            return identity
+        if not self._place:
+            self._place = place_of(self.url if self.directory is None else str(self.directory))
+        return self._place
 
     @property
     def host(self) -> str:
@@ -194,7 +214,7 @@ class DirectoryArchive:
         try:
             data = self._catalog_bytes()
         except FileNotFoundError as error:
-            raise RecordingError(f"{self.url} holds no recordings: there is no {CATALOG_FILE} in it") from error
+            raise no_recordings(self.url, self.directory or self.store.local_path()) from error
         known, descriptors = self._catalog or (b"", [])
         if data != known:
             descriptors = decode_catalog(
@@ -235,8 +255,8 @@ class DirectoryArchive:
             return self._listing
         listing: dict[int, dict[int, int]] = {}
         for file in self.store.list(recursive=False):
-            if match := SEGMENT_NAME.fullmatch(file.name):
-                listing.setdefault(int(match[1]), {})[int(match[2])] = file.size
+            if (found := parse_segment_name(file.name)) is not None:
+                listing.setdefault(found[0], {})[found[1]] = file.size
         self._listing = listing
         return listing
 
@@ -250,8 +270,14 @@ class DirectoryArchive:
             length = self.store.size(name)
         except FileNotFoundError as error:
             raise RecordingError(f"segment {shown} is missing") from error
-        mask = descriptor.term_buffer_length - 1
-        return FetchedSegment(shown, length, lambda start, end: self.store.read(name, start, end), term_mask=mask)
+        file = OneVersion(self.store, name)
+        return FetchedSegment(
+            shown,
+            length,
+            file.read,
+            term_mask=descriptor.term_buffer_length - 1,
+            begin=None if descriptor.stop_position != NULL else file.restart,
+        )
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         if self.directory is not None:
@@ -266,19 +292,36 @@ class DirectoryArchive:
         if self.directory is not None:
             return open_index(self.directory, descriptor)
         name = index_name(descriptor.recording_id)
-        stored = self._stored_index(descriptor, name, lambda start, end: self.store.read(name, start, end))
-        return stored if stored is not None and stored.origin == descriptor.origin else None
+        return self._stored_index(descriptor, name, self._index_reader(descriptor, name))
+
+    def _index_reader(self, descriptor: RecordingDescriptor, name: str) -> Callable[[int, int], bytes]:
+        """Return the function that reads an index. All of it is of the version whose header was read last.
+
+        The index of an active recording only grows, and can be replaced by a longer copy.
+        """
+        if descriptor.stop_position == NULL:
+            return lambda start, end: self.store.read(name, start, end)
+        file = OneVersion(self.store, name)
+
+        def read(start: int, end: int) -> bytes:
+            if start == 0:  # the header
+                file.restart()
+            return file.read(start, end)
+
+        return read
 
     def _stored_index(
         self, descriptor: RecordingDescriptor, name: str, read: Callable[[int, int], bytes]
     ) -> StoredIndex | None:
+        """Return an index of a store, or None if it is missing or corrupt, or if an archive extended the recording."""
         try:
-            return StoredIndex(f"{self.url}/{name}", descriptor.recording_id, read, lambda: self.store.size(name))
+            index = StoredIndex(f"{self.url}/{name}", descriptor.recording_id, read, lambda: self.store.size(name))
         except FileNotFoundError:
             return None
         except CorruptIndexError as error:
             warn_without_index(error)
             return None
+        return index if index.origin == descriptor.origin else None
 
     def close(self) -> None:
         self.store.close()
@@ -332,6 +375,14 @@ class RecordingEnd:
     position: int
     suspect: int
     reason: str
+
+
+def readable_start(archive: Archive, descriptor: RecordingDescriptor) -> int:
+    """Return the first readable position of a recording, later than its start if segments were purged."""
+    start, stop = descriptor.start_position, descriptor.stop_position
+    first = next(iter(archive.segments(descriptor)), start)
+    # Segments past the end can be left over from a deletion that was interrupted.
+    return max(start, first if stop == NULL else min(first, stop))
 
 
 def find_end(

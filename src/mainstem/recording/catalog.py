@@ -24,8 +24,9 @@ from typing import IO, TYPE_CHECKING, Any
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.once import warn_once
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.frame_checksums import algorithm_of
+from mainstem.recording.identity import RecordingIdentity
 from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk
 
@@ -43,6 +44,8 @@ ENTRY_HEADER_LENGTH = 32
 ALIGNMENT = 64
 OLD_ALIGNMENT = 1024
 MAX_MTU_LENGTH = 65504
+# Ids are 64-bit integers, and the header has the id after the last one.
+MAX_RECORDING_ID = (1 << 63) - 2
 NULL = -1
 
 STATE_INVALID, STATE_VALID, STATE_DELETED = 0, 1, 2
@@ -64,8 +67,14 @@ _CHECKSUM_OFFSET = 8
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 _SESSION_ID = 72
 
+# An archive describes a recording in one message, also over the smallest term (64 KiB), an eighth of which a message can have.
+# The rest of the message is its header, its fields and the lengths of the texts.
+MAX_DESCRIPTION_LENGTH = 8192
+MAX_TEXTS_LENGTH = MAX_DESCRIPTION_LENGTH - 8 - 80 - 12
+MAX_SOURCE_LENGTH = 88
 # A catalog of a million recordings has 200 MB. A file that is longer than this is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
+MAX_ENTRIES = MAX_CATALOG_LENGTH // ALIGNMENT
 MAX_ENTRY_LENGTH = 1 << 20  # three strings: an address and two channels
 USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
@@ -94,7 +103,7 @@ class RecordingDescriptor:
         segment_file_length: The size of a segment file in bytes.
         term_buffer_length: The size of the stream's terms in bytes.
         mtu_length: The stream's MTU in bytes.
-        session_id: The stream's session id.
+        session_id: The session id of the stream that was recorded last. An archive that extends the recording replaces it.
         stream_id: The stream id.
         stripped_channel: The channel without the parameters that do not identify it.
         original_channel: The channel as it was subscribed to.
@@ -122,12 +131,13 @@ class RecordingDescriptor:
     entry_offset: int = field(default=-1, compare=False, repr=False)
 
     @property
-    def identity(self) -> str:
-        """A string that differs for another recording with the same id: start time, session, original channel.
+    def identity(self) -> RecordingIdentity:
+        """The identity of the recording, which differs for another recording with the same id.
 
-        It stays the same while the recording grows, stops and is extended. It differs if the directory was recreated.
+        It stays the same while the recording grows, stops and is extended, also by another session. It differs if the directory
+        was recreated.
         """
-        return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
+        return RecordingIdentity(self.start_timestamp, self.stream_id, self.initial_term_id, self.term_buffer_length)
 
     @property
     def origin(self) -> StreamLife:
@@ -166,11 +176,18 @@ class RecordingDescriptor:
         if problem := self._problem():
             raise RecordingError(f"recording {self.recording_id}: {problem}")
 
+    def check_new(self) -> None:
+        """Raise RecordingError if a catalog must not get this descriptor: it is invalid, or its texts are too long to be listed."""
+        check_texts(self.stripped_channel, self.original_channel, self.source_identity)
+        self.check()
+
     def _problem(self) -> str:
         term, segment = self.term_buffer_length, self.segment_file_length
         start, stop = self.start_position, self.stop_position
         if self.recording_id < 0:
             return "the id must not be negative"
+        if self.recording_id > MAX_RECORDING_ID:
+            return f"the id exceeds {MAX_RECORDING_ID}"
         if term < 65536 or term > 1 << 30 or term & (term - 1):
             return f"term length {term} is not a power of two from 64k to 1g"
         if segment < term or segment % term:
@@ -186,6 +203,18 @@ class RecordingDescriptor:
             if not NULL <= time <= MAX_TIMESTAMP:
                 return f"{name} time {time} is not a time in ms since 1970"
         return ""
+
+
+def check_texts(stripped_channel: str, original_channel: str, source_identity: str = "") -> None:
+    """Raise RecordingError if an archive could not describe a recording of a channel to every client."""
+    source = max(len(source_identity), MAX_SOURCE_LENGTH)
+    if len(stripped_channel) + len(original_channel) + source > MAX_TEXTS_LENGTH:
+        longest = max(len(stripped_channel), len(original_channel))
+        raise RecordingError(
+            f"a channel of {longest} characters is too long: the original and the stripped channel may have "
+            f"{MAX_TEXTS_LENGTH - source} characters together (got {len(stripped_channel) + len(original_channel)}), "
+            "because clients of an archive could not list the recording; use a shorter channel"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,13 +314,20 @@ def find_changed_entries(directory: Path) -> list[CatalogProblem]:
     ]
 
 
+def no_recordings(url: str, directory: Path | None) -> RecordingNotFound:
+    """Return the error for a location without a catalog; ``directory`` is its local path, if it has one."""
+    if directory is not None and not directory.exists():
+        return RecordingNotFound(f"{url} holds no recordings: there is no such directory")
+    return RecordingNotFound(f"{url} holds no recordings: there is no {CATALOG_FILE} in it")
+
+
 def _read(directory: Path) -> list[_Entry | CatalogProblem]:
     path = directory / CATALOG_FILE
     try:
         with path.open("rb") as file:
             return list(_entries(file, str(path), os.fstat(file.fileno()).st_size))
     except FileNotFoundError as error:
-        raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
+        raise no_recordings(str(directory), directory) from error
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
 
@@ -451,6 +487,8 @@ class Catalog:
         self._durable = durable
         self._disk = disk
         self._fd = -1
+        # Whether the name of the file may not be on the device yet.
+        self._is_name_pending = False
         # Determined by walking the catalog once, and again after an addition that failed.
         self._next: tuple[int, int, int] | None = None
         self._path = directory / CATALOG_FILE
@@ -493,13 +531,16 @@ class Catalog:
         next_id, last, end = self.find_place()
         self._next = None
         next_id = max(next_id, min_id)
-        body = replace(descriptor, recording_id=next_id).encode()
+        if next_id > MAX_RECORDING_ID:
+            raise RecordingError(f"{self._path} has no id left after {MAX_RECORDING_ID}; record into another directory")
+        descriptor = replace(descriptor, recording_id=next_id)
+        descriptor.check_new()
+        body = descriptor.encode()
         whole = _aligned(len(body), grain)
         if alignment == 0 and whole > OLD_ALIGNMENT:
             raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
         place = _place(last, end, whole, grain)
-        added = replace(descriptor, recording_id=next_id, entry_offset=place)
-        added.check()
+        added = replace(descriptor, entry_offset=place)
         has_grown = self._make_room(place + whole)
         disk = self._disk
         if place > end:
@@ -520,7 +561,8 @@ class Catalog:
 
     @property
     def is_full(self) -> bool:
-        return self.find_place()[2] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
+        next_id, _, end = self.find_place()
+        return next_id > MAX_RECORDING_ID or end + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
 
     def find_place(self) -> tuple[int, int, int]:
         """Return the next id, the offset of the last entry (-1 if there is none), and the offset of the next one.
@@ -544,7 +586,7 @@ class Catalog:
         rest = os.pread(self._fd, size - end, end) if end < size else b""
         if rest.count(0) < len(rest):
             self._disk.write(self._fd, bytes(len(rest)), end)
-        self._next = next_id, last, end
+        self._next = min(max(next_id, 0), MAX_RECORDING_ID + 1), last, end
         return self._next
 
     def _make_room(self, needed: int) -> bool:
@@ -562,6 +604,20 @@ class Catalog:
         if capacity > size:
             self._disk.resize(self._fd, capacity)
         return capacity > size
+
+    def join(self, source: RecordingDescriptor, target: RecordingDescriptor, *, is_prepended: bool) -> None:
+        """Let ``target`` have everything of the recording before or after it, ``source``, which becomes empty.
+
+        The whole file is replaced atomically: whatever happens, each byte belongs to one of the two recordings.
+        """
+        data = bytearray(self._path.read_bytes())
+        if is_prepended:
+            _put(data, target, _START_POSITION, _ID.pack(source.start_position))
+        else:
+            _put(data, target, _STOP_TIMESTAMP, _ID.pack(source.stop_timestamp))
+            _put(data, target, _STOP_POSITION, _ID.pack(source.stop_position))
+        _put(data, source, _STOP_POSITION, _ID.pack(source.start_position))
+        self._replace(bytes(data))
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: bytes) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
@@ -596,6 +652,7 @@ class Catalog:
 
         The whole file is replaced atomically. Raises RecordingError if there is no space in the catalog.
         """
+        descriptor.check_new()
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain, at = alignment or OLD_ALIGNMENT, descriptor.entry_offset
         data = self._path.read_bytes()
@@ -623,12 +680,20 @@ class Catalog:
             self._disk.write(fd, data, 0)
             self._disk.sync(fd)
             self._disk.rename(fresh, self._path)
-        except OSError:
+        except Exception:
             self._disk.close(fd)
             raise
+        # From here on, the new file is the catalog, even if a step below fails.
+        replaced, self._fd, self._next = self._fd, fd, None
+        self._is_name_pending = True
+        try:
+            self._flush_name()
+        finally:
+            self._disk.close(replaced)
+
+    def _flush_name(self) -> None:
         self._disk.sync_directory(self.directory)
-        self._disk.close(self._fd)
-        self._fd, self._next = fd, None
+        self._is_name_pending = False
 
     @property
     def capacity(self) -> int:
@@ -669,8 +734,9 @@ class Catalog:
         self._replace(bytes(data).ljust(size, b"\0"))
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Let a recording start elsewhere. Always durable, because segments that may be old are deleted then."""
         self._store(descriptor, _START_POSITION, _ID.pack(position))
-        self._settle()
+        self.sync()
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
@@ -678,8 +744,23 @@ class Catalog:
         return replace(descriptor, session_id=session_id)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
+        """Mark a recording as deleted. Always durable, because its files are deleted then."""
         self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
-        self._settle()
+        self.sync()
 
     def sync(self) -> None:
+        """Wait until the catalog is on the device."""
         self._disk.sync(self._fd)
+        if self._is_name_pending:
+            self._flush_name()
+
+
+def _put(data: bytearray, descriptor: RecordingDescriptor, field_offset: int, value: bytes) -> None:
+    """Replace a field of an entry in a catalog's bytes, and the entry's checksum if it has one."""
+    at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
+    length, _, checksum = _ENTRY_HEADER.unpack_from(data, descriptor.entry_offset)
+    algorithm = algorithm_of(bytes(data[at : at + length]), 0, length, checksum) if checksum else None
+    data[at + field_offset : at + field_offset + len(value)] = value
+    if algorithm is not None:
+        checksum = algorithm.compute(bytes(data[at : at + length]), 0, length)
+        _LENGTH.pack_into(data, descriptor.entry_offset + _CHECKSUM_OFFSET, checksum)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64encode
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from mainstem.codecs.numerals import decimal_text
+from mainstem.codecs.numerals import decimal_text, float_name
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 
 if TYPE_CHECKING:
@@ -82,7 +83,19 @@ class _JsonLines:
 
 
 def json_of(value: Any) -> str:
-    return json.dumps(value, default=_json_of, ensure_ascii=False)
+    """Format a row as JSON. Values that JSON lacks become text: times, decimals, bytes, NaN and infinities."""
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        return _ENCODER.encode(_with_named_floats(value))
+
+
+def _with_named_floats(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return float_name(value)
+    if isinstance(value, dict):
+        return {name: _with_named_floats(each) for name, each in value.items()}
+    return [_with_named_floats(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _json_of(value: Any) -> str:
@@ -96,6 +109,9 @@ def _json_of(value: Any) -> str:
         # Exact and with a single sign. Python writes a negative duration as negative days plus a positive time.
         return f"{Decimal(value // timedelta(microseconds=1)).scaleb(-6):f} s"
     raise ValueError(f"JSON has no {type(value).__name__}")
+
+
+_ENCODER = json.JSONEncoder(default=_json_of, ensure_ascii=False, allow_nan=False)
 
 
 def _text_columns(schema: pa.Schema, kind: str) -> list[str]:

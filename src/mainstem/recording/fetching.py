@@ -88,7 +88,8 @@ class CorruptRangeError(RecordingError):
 class FetchedSegment:
     """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns fewer bytes only at the end of the file.
 
-    No fetched range crosses one of ``cuts``, which are ascending. The part before a corrupt range can be read.
+    No fetched range crosses one of ``cuts``, which are ascending. The part before a corrupt range can be read. ``begin`` is called
+    before the first range of each ``chunks``.
     """
 
     is_mapped = False
@@ -102,6 +103,7 @@ class FetchedSegment:
         term_mask: int,
         cuts: Sequence[int] = (),
         fetch_into: Callable[[int, memoryview], int] | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> None:
         self.name, self.length = name, length
         term = term_mask + 1
@@ -110,6 +112,7 @@ class FetchedSegment:
         self.memory: mmap | bytes = _ring_of(min(self._ring, length)) if length else b""
         self._fetch = fetch
         self._fetch_into = fetch_into
+        self._begin = begin
         self._term_mask = term_mask
         self._cuts = cuts
         self._running: set[Future[bytes | memoryview]] = set()
@@ -154,6 +157,8 @@ class FetchedSegment:
         memory = self.memory
         if not isinstance(memory, mmap) or start >= end:
             return
+        if self._begin is not None:
+            self._begin()
         waiting: deque[tuple[int, int, Future[bytes | memoryview]]] = deque()
         ranges = self._ranges(start, end)
         begin = forgotten = start

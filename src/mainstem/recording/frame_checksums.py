@@ -31,7 +31,7 @@ def with_session(frames: bytes | memoryview, session_id: int) -> bytearray:
     Restoring stops at the first frame that has neither the session id nor a valid checksum; it and all later frames stay unchanged.
     """
     restored, offset, session = bytearray(frames), 0, session_id.to_bytes(4, "little", signed=True)
-    while (offset := _end_of_session(restored, offset, len(restored), session_id)) < len(restored):
+    while (offset := end_of_session(restored, offset, len(restored), session_id)) < len(restored):
         length = int.from_bytes(restored[offset : offset + 4], "little")
         end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
         at = offset + FRAME_SESSION_ID_OFFSET
@@ -48,7 +48,8 @@ def has_checksums(frames: memoryview) -> bool:
     return any(each.check(frames, 0, frames.nbytes) and each.offset == frames.nbytes for each in _ALGORITHMS)
 
 
-def _end_of_session(memory: mmap | bytes | bytearray | memoryview, offset: int, limit: int, session_id: int) -> int:
+def end_of_session(memory: mmap | bytes | bytearray | memoryview, offset: int, limit: int, session_id: int) -> int:
+    """Return where the first of the whole frames in ``[offset, limit)`` starts that has another session id, else ``limit``."""
     ids = session_id.to_bytes(4, "little", signed=True)
     return end_of_same(memory, offset, limit, FRAME_SESSION_ID_OFFSET, ids, False)
 
@@ -94,7 +95,7 @@ class FrameChecksums:
     def _end_of_right(self, memory: mmap | bytes, offset: int, limit: int) -> int:
         if isinstance(self._kind, FrameChecksum):
             return limit if self._kind.check(memory, offset, limit) else self._kind.offset
-        return _end_of_session(memory, offset, limit, self._kind)
+        return end_of_session(memory, offset, limit, self._kind)
 
     def _kind_of(self, memory: mmap | bytes, offset: int, end: int, session_id: int) -> int | FrameChecksum | None:
         if session_id == self._session_id:

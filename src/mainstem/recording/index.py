@@ -145,13 +145,17 @@ class IndexWriter:
         self._end = HEADER_LENGTH + retained * ENTRY_LENGTH
         disk.resize(self._fd, self._end)
         self.last = _entry(self._fd, retained - 1) if retained else None
-        self._has_new_entries = False
+        # What `append` wrote after the entries that count, until `publish` makes it count.
+        self._appended: tuple[IndexEntry, ...] = ()
         self._path = path
         self._map = GuardedMap(self._fd, HEADER_LENGTH, prot=PROT_READ | PROT_WRITE)
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
-        """Publish that everything before ``position`` is written. Call it only after writing."""
+        """Publish that everything before ``position`` is written, and keep the appended entries. Call it only after writing."""
+        if self._appended:
+            self._end += len(self._appended) * ENTRY_LENGTH
+            self.last, self._appended = self._appended[-1], ()
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
         _check_whole(self._map, self._path)
@@ -161,29 +165,33 @@ class IndexWriter:
             self._header.put_i64(offset, value)
 
     def append(self, *entries: IndexEntry) -> None:
-        """Append entries. Do so before publishing a position past theirs."""
-        packed = b"".join(
-            _ENTRY.pack(each.position, each.time_ns, each.messages, each.checksum, each.session_id) for each in entries
-        )
-        self._disk.write(self._fd, packed, self._end)
-        self._end += len(packed)
-        self.last = entries[-1]
-        self._has_new_entries = True
+        """Append entries, which count once a position past theirs is published. Until then, the next call replaces them."""
+        if self._appended:
+            self._disk.resize(self._fd, self._end)
+        self._appended = entries
+        if entries:
+            packed = b"".join(
+                _ENTRY.pack(each.position, each.time_ns, each.messages, each.checksum, each.session_id)
+                for each in entries
+            )
+            self._disk.write(self._fd, packed, self._end)
 
     def sync(self) -> None:
-        self._disk.sync(self._fd)
-        self._has_new_entries = False
+        """Wait until everything that was published is on the device."""
+        if self._fd >= 0:
+            self._disk.sync(self._fd)
 
     def sync_entries(self) -> None:
-        if self._has_new_entries:
+        """Wait until the appended entries are on the device."""
+        if self._appended:
             self.sync()
 
     def close(self) -> None:
         if self._fd >= 0:
             self._header.close()
             self._map.close()
-            self._disk.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            self._disk.close(fd)
 
 
 class IndexRepair:
@@ -298,6 +306,11 @@ class RecordingIndex:
         words = memoryview(self._packed(start, end)).cast("q")
         return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
 
+    def sessions_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
+        """Return the positions of the entries of ``around``, and the session of the frames before each; 0 in older files."""
+        packed = memoryview(self._packed(start, end))
+        return packed.cast("q")[0 :: ENTRY_LENGTH // 8], packed.cast("i")[7 :: ENTRY_LENGTH // 4]
+
     def inside(self, start: int, end: int, most: int) -> tuple[int, bytes]:
         """Return the entries from ``start`` up to, but not including, ``end``, and at most ``most`` of them.
 
@@ -341,15 +354,18 @@ class RecordingIndex:
 
 
 class LocalIndex(RecordingIndex):
-    """The index of a local recording, which is always up to date. The file is closed together with this object."""
+    """The index of a local recording, which is always up to date. The file is closed together with this object.
+
+    ``fd`` is its descriptor if the caller has opened it, and then belongs to this object.
+    """
 
     has_file = True
 
-    def __init__(self, directory: Path, recording_id: int) -> None:
+    def __init__(self, directory: Path, recording_id: int, fd: int | None = None) -> None:
         path = index_file(directory, recording_id)
         self._name = str(path)
         try:
-            self._file = path.open("rb", buffering=0)
+            self._file = open(path if fd is None else fd, "rb", buffering=0)  # noqa: SIM115 - closed with this object
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from error
         self._fd = self._file.fileno()

@@ -6,7 +6,6 @@ The locks that recorders and archives use against each other keep both out: the 
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET, TYPE_PAD
 from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import (
     CATALOG_FILE,
@@ -26,13 +25,14 @@ from mainstem.recording.catalog import (
     CatalogEntry,
     RecordingDescriptor,
     find_changed_entries,
+    no_recordings,
     read_entries,
 )
 from mainstem.recording.index import index_file
 from mainstem.recording.mark_file import ArchiveMark
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import lock_directory
-from mainstem.recording.segments import OLD_SUFFIX, SEGMENT_NAME, first_segment_base, segment_base, segment_name
+from mainstem.recording.segments import OLD_SUFFIX, first_segment_base, parse_segment_name, segment_base, segment_name
 from mainstem.recording.verify import Problem, find_problems, find_start_problem
 from mainstem.store.disk import DISK, Disk
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from mainstem.recording.reader import MappedRange
 
 ALGORITHMS = {"crc-32": CRC32, "crc-32c": CRC32C}
-# Segments, and segments that an archive has renamed in order to delete them.
-_SEGMENT_FILE = re.compile(rf"{SEGMENT_NAME.pattern}({re.escape(OLD_SUFFIX)})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +60,16 @@ class SegmentFile:
 
 
 def segment_files(directory: Path) -> list[SegmentFile]:
-    """Return the segment files in a directory, by recording and position."""
-    names = filter(None, (_SEGMENT_FILE.fullmatch(name) for name in os.listdir(directory)))
-    found = [SegmentFile(directory / each[0], int(each[1]), int(each[2]), each[3] is not None) for each in names]
-    return sorted(found, key=lambda each: (each.recording_id, each.base, each.is_leftover))
+    """Return the segment files in a directory, by recording and position.
+
+    They include segments that an archive has renamed in order to delete them.
+    """
+    files = []
+    for name in os.listdir(directory):
+        found = parse_segment_name(name.removesuffix(OLD_SUFFIX))
+        if found is not None:
+            files.append(SegmentFile(directory / name, *found, name.endswith(OLD_SUFFIX)))
+    return sorted(files, key=lambda each: (each.recording_id, each.base, each.is_leftover))
 
 
 def find_orphans(directory: Path, recording_id: int | None = None) -> list[SegmentFile]:
@@ -103,7 +107,7 @@ class Maintenance:
 
     def __init__(self, directory: Path, *, clock: Clock = SYSTEM_CLOCK, disk: Disk = DISK) -> None:
         if not (directory / CATALOG_FILE).exists():
-            raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it")
+            raise no_recordings(str(directory), directory)
         self.directory = directory
         self._disk = disk
         with ExitStack() as stack:
@@ -124,7 +128,7 @@ class Maintenance:
         """Make a recording valid or invalid. Archives and readers ignore invalid recordings, but keep their files."""
         entries = [each for each in read_entries(self.directory) if each.recording_id == recording_id]
         if not entries:
-            raise RecordingError(f"{self.directory} has no recording {recording_id}")
+            raise RecordingNotFound(f"{self.directory} has no recording {recording_id}")
         state, entry = (STATE_VALID if valid else STATE_INVALID), entries[-1]
         if entry.state == STATE_DELETED:
             raise RecordingError(f"recording {recording_id} is deleted: its files are gone, or will be")

@@ -136,6 +136,10 @@ def mark_path(directory: Path) -> Path:
     return linked / MARK_FILE if linked.is_dir() else directory / MARK_FILE
 
 
+class DirectoryInUse(RecordingError):
+    """Another process records into the directory."""
+
+
 class ArchiveMark:
     def __init__(self, directory: Path, clock: Clock, disk: Disk = DISK, owner: MarkOwner = RECORDER) -> None:
         self._directory, self._clock, self._disk = directory, clock, disk
@@ -186,10 +190,19 @@ class ArchiveMark:
         # If two processes have read the same time, the first one to add to it owns the directory.
         if self._words.add_i64(_ACTIVITY_OFFSET, now_ms - seen_ms) != seen_ms:
             self._words.add_i64(_ACTIVITY_OFFSET, seen_ms - now_ms)
-            raise RecordingError(
+            raise DirectoryInUse(
                 f"{self._directory} is in use: an archive starts there just now; choose another directory"
             )
-        self._disk.write(self._fd, _encode(self._owner, now_ms, now_ms, mark.error_log_length), 0)
+        self._start_ms, self._error_log_length = now_ms, mark.error_log_length
+        self._write(now_ms)
+
+    def _write(self, activity_ms: int) -> None:
+        self._disk.write(self._fd, _encode(self._owner, activity_ms, self._start_ms, self._error_log_length), 0)
+
+    def show(self, owner: MarkOwner) -> None:
+        """Show another owner to tools, from now on."""
+        self._owner = owner
+        self._write(self._clock.epoch_ms())
 
     def _check(self, mark: Mark, now_ms: int) -> None:
         """Raise RecordingError if the mark's process may be alive, or if its archive has another layout version."""
@@ -205,8 +218,14 @@ class ArchiveMark:
             # Its process is starting, or died while starting. It stores the time of activity only when it has started.
             activity_ms = os.fstat(self._fd).st_mtime_ns // NS_PER_MS
         age_ms = now_ms - activity_ms
-        if age_ms < LIVENESS_MS:
+        if age_ms <= -LIVENESS_MS:
             raise RecordingError(
+                f"{self._directory} may be in use: an Aeron Archive (pid {mark.pid}) was active there {-age_ms / 1000:.1f} s in "
+                f"the future, says {self._path}: the clock was set back since then; end that archive, or choose another "
+                f"directory. If it is gone, delete {self._path.name}, or wait until the clock is past that time"
+            )
+        if age_ms < LIVENESS_MS:
+            raise DirectoryInUse(
                 f"{self._directory} is in use: an Aeron Archive (pid {mark.pid}) was active there "
                 f"{max(age_ms, 0) / 1000:.1f} s ago, says {self._path}; end that archive, or choose another directory. "
                 f"If it is gone, wait {LIVENESS_MS // 1000} s"

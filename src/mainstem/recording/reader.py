@@ -11,14 +11,22 @@ from itertools import pairwise
 from mmap import MADV_DONTNEED, PAGESIZE
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.layout import WALK_AT_LIMIT
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import find_end
+from mainstem.recording.archive import find_end, readable_start
 from mainstem.recording.catalog import NULL, RecordingDescriptor
-from mainstem.recording.segments import BYTES_PER_RELEASE, check_whole, first_segment_base, segment_base
+from mainstem.recording.segments import (
+    BYTES_PER_RELEASE,
+    CutShortError,
+    check_term,
+    check_whole,
+    first_message,
+    first_segment_base,
+    segment_base,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +67,8 @@ class OpenFiles:
         self._readers.pop(id(reader), None)
 
 
+# Bytes to search for a message at a time.
+BYTES_PER_SEARCH = 1 << 20
 # Segments that a reader keeps mapped. Reading goes forward, and splitting a recording into partitions reads few segments.
 MAX_MAPPED_SEGMENTS = 4
 
@@ -96,10 +106,14 @@ class MappedRange:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The result of a walk: the end of the last whole message, and the number of messages that ended."""
+    """The result of a walk: the end of the last whole message, and the number of messages that ended.
+
+    ``frames`` are the frames that were walked, with padding and those after the last whole message.
+    """
 
     position: int
     messages: int
+    frames: int = 0
 
 
 class RecordingReader:
@@ -170,8 +184,7 @@ class RecordingReader:
     @property
     def start_position(self) -> int:
         """The first readable position, later than the recording's start if segments were purged."""
-        first = next(iter(self.archive.segments(self.descriptor)), self.descriptor.start_position)
-        return max(self.descriptor.start_position, first)
+        return readable_start(self.archive, self.descriptor)
 
     def end_position(self) -> int:
         """Return the current end of the recording.
@@ -208,10 +221,9 @@ class RecordingReader:
         return position
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Return where reading up to ``end`` can continue after a problem at ``position``.
+        """Return the next available index entry or segment after ``position``, or ``end``.
 
-        This is the next available index entry or segment, or ``end``. A segment begins between two messages, because messages do
-        not cross terms.
+        A segment begins between two messages, because messages do not cross terms.
         """
         lengths = self.archive.segments(self.descriptor)
         boundaries = [base for base in lengths if position < base < end]
@@ -222,11 +234,37 @@ class RecordingReader:
                 boundaries.append(entry.position)
         return min(boundaries, default=end)
 
+    def message_after(self, position: int, end: int) -> int:
+        """Return where reading up to ``end`` can continue after a frame at ``position`` that cannot be read.
+
+        This is the next message, recognized by a header that states its position, or else ``boundary_after``.
+        """
+        boundary = self.boundary_after(position, end)
+        base, start = segment_base(self.descriptor, position), position + FRAME_ALIGNMENT
+        try:
+            segment = self._segment(base)
+            try:
+                limit = min(base + segment.length, base + self.descriptor.segment_file_length, boundary)
+                while start < limit:
+                    chunk = segment.read(start - base, min(start + BYTES_PER_SEARCH, limit) - base)
+                    found = first_message(chunk, self.descriptor, start)
+                    if found is not None:
+                        return found
+                    start += len(chunk)
+            finally:
+                if not segment.is_mapped:
+                    segment.close()
+        except CutShortError:
+            raise
+        except RecordingError:
+            pass  # the segment is missing
+        return boundary
+
     def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
         """Return the memory from ``start``, a frame boundary, to ``end``: a range per segment, or per range fetched from a store.
 
         A range has whole frames. In a mapped file it is valid until the reader is closed, in a remote one until the next range.
-        Raises RecordingError if a segment is missing or too short.
+        Raises RecordingError if a segment is missing, too short, or of another recording.
         """
         position = start
         while position < end:
@@ -239,6 +277,8 @@ class RecordingReader:
             try:
                 for at, chunk_end in segment.chunks(position - base, limit):
                     place = segment.place(at)
+                    if base + at == position and chunk_end - at >= DATA_HEADER_LENGTH:
+                        check_term(segment.memory, place, self.descriptor, position, segment.name)
                     run = MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)
                     yield run
                     if chunk_end - at >= BYTES_PER_RELEASE:
@@ -285,7 +325,7 @@ class RecordingReader:
         Return the end of the last whole message, and the number of messages that ended, at most ``max_messages``. Raises
         RecordingError if a segment is missing.
         """
-        walk, position, messages = FrameWalk(), start, 0
+        walk, position, messages, frames = FrameWalk(), start, 0, 0
         walk.term_mask = self.descriptor.term_buffer_length - 1
         for run in self.ranges(start, end):
             left = -1 if max_messages is None else max_messages - messages
@@ -293,9 +333,10 @@ class RecordingReader:
             run.check()
             position = run.position + walk.boundary - run.offset if walk.boundary > run.offset else position
             messages += walk.messages
+            frames += walk.frames + walk.others
             if stopped != WALK_AT_LIMIT or messages == max_messages:
                 break
-        return Progress(position, messages)
+        return Progress(position, messages, frames)
 
     def advance(self, start: int, end: int, *, max_bytes: int | None = None, max_messages: int | None = None) -> int:
         """Return the end of the last whole message between ``start`` and ``end`` within limits; ``start`` if no message ends.
@@ -303,29 +344,43 @@ class RecordingReader:
         There are at most ``max_messages``, and ``max_bytes`` unless the first message is longer. Raises RecordingError if a
         segment is missing.
         """
+        if max_messages is not None:
+            return self.advance_counted(start, end, max_messages, max_bytes=max_bytes).position
         target = end if max_bytes is None else min(end, start + max_bytes)
         if target <= start:
             return start
-        position = self._advance_to(start, target, max_messages)
+        entry = self.index.at_or_before(target) if self.index is not None else None
+        near = entry.position if entry is not None and entry.position > start else start
+        position = self.walk(near, target).position if near < target else near
         if position == start and target < end:
             position = self.walk(start, end, max_messages=1).position
         return position
 
-    def _advance_to(self, start: int, target: int, max_messages: int | None) -> int:
+    def advance_counted(self, start: int, end: int, max_messages: int, *, max_bytes: int | None = None) -> Progress:
+        """Like ``advance``, but also return how many messages there are between ``start`` and the position.
+
+        There are at most ``max_messages`` of them before ``end``, and ``max_bytes`` unless the first message is longer.
+        """
+        target = end if max_bytes is None else min(end, start + max_bytes)
+        if target <= start:
+            return Progress(start, 0)
+        progress = self._count_to(start, target, max_messages)
+        if progress.position == start and target < end:
+            progress = self.walk(start, end, max_messages=1)
+        return progress
+
+    def _count_to(self, start: int, target: int, max_messages: int) -> Progress:
         if self.index is None:
-            return self.walk(start, target, max_messages=max_messages).position
-        if max_messages is None:
-            entry = self.index.at_or_before(target)
-            near = entry.position if entry is not None and entry.position > start else start
-            return self.walk(near, target).position if near < target else near
+            return self.walk(start, target, max_messages=max_messages)
         before = self.messages_before(start)
         near, left = start, max_messages
         entry = self.index.within(before + max_messages, target)
         if entry is not None and entry.position > start:
             near, left = entry.position, before + max_messages - entry.messages
         progress = self.walk(near, target, max_messages=left) if near < target and left else Progress(near, 0)
-        self._counted = Progress(progress.position, before + max_messages - left + progress.messages)
-        return progress.position
+        messages = max_messages - left + progress.messages
+        self._counted = Progress(progress.position, before + messages)
+        return Progress(progress.position, messages)
 
     def messages_before(self, position: int) -> int:
         """Return how many messages of the recording end at or before ``position``.

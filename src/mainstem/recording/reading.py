@@ -25,6 +25,7 @@ from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import RecordingError, needs_extras
 from mainstem.recording.rows.schema import arrow_types, bits_of
 from mainstem.recording.segments import BYTES_PER_RELEASE, CutShortError, segment_base
+from mainstem.recording.sessions import RecordingSessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.recording.reader import RecordingReader
+
+# Columns as buffers by name, the number of rows, and their session.
+Batch = tuple[dict[str, bytearray], int, int]
 
 # Rows per batch: enough that the cost per batch is small, few enough to stay in the cache (measured: 10,000 is best).
 ROWS_PER_BATCH = 10_000
@@ -93,8 +97,8 @@ def batches(
         column_mask: The columns to read, as an OR of bits; all by default.
         frames: Whether a row is a frame instead of a message.
         rows: The maximum number of rows per batch.
-        strict: Whether a problem raises. Otherwise, reading continues after it, at the next index entry or the next
-            available segment.
+        strict: Whether a problem raises. Otherwise, reading continues after it, at the next message whose header
+            states its position, or else at the next index entry or available segment.
         on_skip: Called with each range that is skipped when ``strict`` is false.
 
     Yields:
@@ -106,8 +110,30 @@ def batches(
     Example:
         ``for columns, rows in batches(reader, 0, reader.end_position()): ...``
     """
-    columns = Columns(column_mask, rows)
-    columns.term_mask = reader.descriptor.term_buffer_length - 1
+    of_session = session_batches(
+        reader, start, end, column_mask=column_mask, frames=frames, rows=rows, strict=strict, on_skip=on_skip
+    )
+    return ((columns, count) for columns, count, _ in of_session)
+
+
+def session_batches(
+    reader: RecordingReader,
+    start: int,
+    end: int,
+    *,
+    column_mask: int,
+    frames: bool,
+    rows: int,
+    strict: bool,
+    on_skip: Callable[[SkippedRange], None] | None = None,
+    sessions: RecordingSessions | None = None,
+    wanted: frozenset[int] = frozenset(),
+) -> Iterator[Batch]:
+    """Like ``batches``, and with the session of each batch: of the descriptor, or with ``sessions`` that of the frames.
+
+    ``wanted`` are the only sessions to read; empty for all.
+    """
+    columns = _SessionColumns(reader, Columns(column_mask, rows), sessions, wanted)
     position = start
     while position < end:
         problem = yield from _until_problem(reader, position, end, columns, frames=frames, rows=rows)
@@ -116,26 +142,50 @@ def batches(
         at, error = problem
         if strict:
             raise error
-        position = reader.boundary_after(at, end)
+        position = reader.message_after(at, end)
         if on_skip is not None:
             on_skip(SkippedRange(at, position, str(error)))
-    if columns.rows:
-        count = columns.rows
-        yield columns.take(), count
+    if columns.columns.rows:
+        yield columns.take()
+
+
+class _SessionColumns:
+    """Columns, and the session of their rows."""
+
+    def __init__(
+        self, reader: RecordingReader, columns: Columns, sessions: RecordingSessions | None, wanted: frozenset[int]
+    ) -> None:
+        columns.term_mask = reader.descriptor.term_buffer_length - 1
+        self.columns, self.sessions, self.wanted = columns, sessions, wanted
+        self.session_id = reader.descriptor.session_id
+
+    def take(self) -> Batch:
+        count = self.columns.rows
+        return self.columns.take(), count, self.session_id
 
 
 def _until_problem(
-    reader: RecordingReader, start: int, end: int, columns: Columns, *, frames: bool, rows: int
-) -> Generator[tuple[dict[str, bytearray], int], None, tuple[int, RecordingError] | None]:
+    reader: RecordingReader, start: int, end: int, session_columns: _SessionColumns, *, frames: bool, rows: int
+) -> Generator[Batch, None, tuple[int, RecordingError] | None]:
     """Yield the batches of ``[start, end)`` up to a problem. Return its position and its error, or None. Rows can be left over."""
     fragments, following = Fragments(), start
+    columns, sessions = session_columns.columns, session_columns.sessions
     try:
         for run in reader.ranges(start, end):
             at, span = run.offset, BYTES_PER_BATCH
-            released = at
+            released, torn = at, -1
             while at < run.limit:
                 # Read at most this many bytes at a time, so that a batch of large messages ends, too.
                 limit = min(run.limit, at + span)
+                if sessions is not None:
+                    session_id, limit = sessions.next(run, at, limit)
+                    if session_id != session_columns.session_id:
+                        if columns.rows:
+                            yield session_columns.take()
+                        session_columns.session_id = session_id
+                    if session_columns.wanted and session_id not in session_columns.wanted:
+                        at, fragments = limit, Fragments()
+                        continue
                 position, left = run.position + at - run.offset, rows - columns.rows
                 if frames:
                     passed = columns.add_frames(run.memory, at, limit, position, left, True)
@@ -144,12 +194,13 @@ def _until_problem(
                 run.check()
                 at += passed
                 has_problem = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
-                if columns.stopped == WALK_TORN and limit < run.limit:
+                if columns.stopped == WALK_TORN and limit < run.limit and limit != torn:
                     # The frame is cut by the limit. Only padding can be longer than the limit; read more in that case.
-                    has_problem, span = False, BYTES_PER_BATCH if passed else span * 2
+                    has_problem, torn, span = False, limit, BYTES_PER_BATCH if passed else span * 2
+                    if sessions is not None:
+                        sessions.forget()
                 if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (has_problem and columns.rows):
-                    count = columns.rows
-                    yield columns.take(), count
+                    yield session_columns.take()
                 if at - released >= BYTES_PER_RELEASE:
                     released = run.release(released, at)
                 if has_problem:
@@ -208,11 +259,12 @@ def read_rows(
     strict: bool = True,
     on_skip: Callable[[SkippedRange], None] | None = None,
     constants: Mapping[str, str | None] | None = None,
+    session_ids: frozenset[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``[start, end)`` with the columns in ``names``. The values of ``names`` say whether a column can be null.
 
-    ``timestamp_from`` is the source of the column ``timestamp``, and ``constants`` are extra text columns with one value. The other
-    parameters are those of ``batches``.
+    ``timestamp_from`` is the source of the column ``timestamp``, ``constants`` are extra text columns with one value, and
+    ``session_ids`` are the only sessions to read; empty or None for all. The other parameters are those of ``batches``.
     """
     with needs_extras():
         import pyarrow as pa
@@ -222,10 +274,25 @@ def read_rows(
     # A small recording gets no more room than it can have rows, because allocating the room would cost more than reading the rows.
     rows_per_batch = min(rows_per_batch, (end - start) // FRAME_ALIGNMENT + 1)
     constants = constants or {}
-    repeated, schema = _repeated(reader, constants, names, rows_per_batch), None
+    sessions = RecordingSessions(reader, start, end) if session_ids or "session_id" in names else None
+    session_id, schema = reader.descriptor.session_id, None
+    repeated = _repeated(reader, session_id, constants, names, rows_per_batch)
     mask = bits_of((name for name in names if name not in constants), frames=frames)
-    options: dict[str, Any] = {"frames": frames, "rows": rows_per_batch, "strict": strict, "on_skip": on_skip}
-    for buffers, rows in batches(reader, start, end, column_mask=mask, **options):
+    for buffers, rows, session in session_batches(
+        reader,
+        start,
+        end,
+        column_mask=mask,
+        frames=frames,
+        rows=rows_per_batch,
+        strict=strict,
+        on_skip=on_skip,
+        sessions=sessions,
+        wanted=session_ids or frozenset(),
+    ):
+        if session != session_id:
+            session_id = session
+            repeated = _repeated(reader, session_id, constants, names, rows_per_batch)
         values = arrays(buffers, rows)
         values |= {name: column.slice(0, rows) for name, column in repeated.items()}
         if clock is not None:
@@ -250,17 +317,19 @@ def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
 
 
 def _repeated(
-    reader: RecordingReader, constants: Mapping[str, str | None], names: Mapping[str, bool], rows: int
+    reader: RecordingReader,
+    session_id: int,
+    constants: Mapping[str, str | None],
+    names: Mapping[str, bool],
+    rows: int,
 ) -> dict[str, Any]:
-    """Return the constant columns, each as long as the longest batch."""
+    """Return the columns that are the same for all rows of a session, each as long as the longest batch."""
     import pyarrow as pa
 
     types, descriptor = arrow_types(), reader.descriptor
     values = {
         "recording_id": pa.scalar(descriptor.recording_id, types["int64"]),
-        # If Aeron Archive has checksums enabled, it stores them in the session id field of the frames. The catalog has the session
-        # id.
-        "session_id": pa.scalar(descriptor.session_id, types["int32"]),
+        "session_id": pa.scalar(session_id, types["int32"]),
         "stream_id": pa.scalar(descriptor.stream_id, types["int32"]),
         **{name: pa.scalar(value, pa.string()) for name, value in constants.items()},
     }

@@ -49,21 +49,22 @@ import logging
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem._internal.printable import printable
-from mainstem.errors import RecordingError
+from mainstem.errors import MainstemError, RecordingError
 from mainstem.recording.archive import local_archive
-from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
+from mainstem.recording.catalog import MAX_ENTRIES, NULL, Catalog, RecordingDescriptor, check_texts
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.mark_file import RECORDER, ArchiveMark
+from mainstem.recording.mark_file import RECORDER, ArchiveMark, DirectoryInUse
 from mainstem.recording.reader import Progress, RecordingReader
-from mainstem.recording.recovery import recover
+from mainstem.recording.recovery import Recovery, recover
 from mainstem.recording.segments import all_segment_bases
 from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, RETRY_NS, StartLimits
 from mainstem.recording.writer import RecordingWriter
@@ -87,8 +88,13 @@ def lock_directory(directory: Path, disk: Disk) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         disk.close(lock)
-        raise RecordingError(f"another recorder is already running in {directory}") from error
+        raise DirectoryInUse(f"another recorder is already running in {directory}") from error
     return lock
+
+
+def may_write_later(error: Exception) -> bool:
+    """Return whether only a write failed, which the next call can repeat. Some of Mainstem's own errors are an OSError too."""
+    return isinstance(error, OSError) and not isinstance(error, MainstemError)
 
 
 def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
@@ -135,6 +141,8 @@ class Recorder:
         group: The group of the directory, by name or number.
         max_new_recordings: How many recordings can begin per hour, a quarter of them from one source. Other streams wait.
         disk: The file operations. Those of a simulation can fail at any step.
+        on_recovery: Called about once a second while recovery takes long, with an object whose ``recording_id``, ``checked`` and
+            ``total`` say how many bytes of which recording have been checked.
 
     Raises:
         RecordingError: Another recorder, or an Aeron Archive, is using the directory.
@@ -145,6 +153,9 @@ class Recorder:
     """
 
     _owner = RECORDER
+
+    # Whether deleting a recording's first segments changes its start position in the catalog.
+    _MOVES_START = False
 
     def __init__(
         self,
@@ -157,6 +168,7 @@ class Recorder:
         group: str = "",
         max_new_recordings: int = MAX_NEW_RECORDINGS,
         disk: Disk = DISK,
+        on_recovery: Callable[[Any], object] = lambda _: None,
     ) -> None:
         self._limits = StartLimits(max_new_recordings)
         self.directory = Path(directory)
@@ -172,6 +184,8 @@ class Recorder:
         self._written: dict[int, int] = {}
         self._refusals: set[str] = set()
         self._delayed = self._unrecorded = 0
+        self._failed: dict[int, RecordableImage] = {}
+        self._failures = 0
         self._closed = False
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
@@ -182,8 +196,7 @@ class Recorder:
             stack.callback(self._mark.end)
             self._catalog = Catalog(self.directory, durable=durable, disk=disk)
             stack.callback(self._catalog.close)
-            self._recover()
-            self._catalog.find_place()
+            self._recover(on_recovery)
             stack.pop_all()
 
     def __enter__(self) -> Recorder:
@@ -194,13 +207,27 @@ class Recorder:
 
     # -- recovery ----------------------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
-        descriptors = recover(self._catalog, self._disk, self._clock, lost_power=self._has_lost_power())
+    def _recover(self, on_recovery: Callable[[Recovery], object]) -> None:
+        def report(progress: Recovery) -> None:
+            self._mark.touch()
+            on_recovery(progress)
+
+        lost_power = self._has_lost_power()
+        descriptors = recover(
+            self._catalog,
+            self._disk,
+            self._clock,
+            lost_power=lost_power,
+            moves_start=self._MOVES_START,
+            report=report,
+        )
         self._note_boot()
         self._known = KnownRecordings(self.directory, self._catalog, descriptors)
-        # Segments without an entry belong to a recording whose entry was lost. They stay.
+        # Segments without an entry belong to a recording whose entry was lost. They stay, and their ids are not used again. A
+        # catalog cannot have lost more entries than fit into it: any other file is not a recorder's, and its id is only skipped.
         self._segments = all_segment_bases(self.directory)
-        self._min_id = max(self._segments, default=-1) + 1
+        next_id = self._catalog.find_place()[0]
+        self._min_id = max((each for each in self._segments if each < next_id + MAX_ENTRIES), default=-1) + 1
 
     def _has_lost_power(self) -> bool:
         """Return whether the host was restarted since a recorder wrote here. Only then can writes be lost."""
@@ -286,9 +313,16 @@ class Recorder:
             control_session_id=life.driver_start_ms,
             correlation_id=life.image_id,
         )
-        descriptor = self._catalog.add(new, min_id=self._min_id)
+        descriptor = self._catalog.add(new, min_id=self._free_id())
         self._known.add(descriptor)
         return self._write(descriptor, position, Progress(position, 0), life)
+
+    def _free_id(self) -> int:
+        """Return the lowest id for a new recording that no file in the directory has."""
+        found = max(self._catalog.find_place()[0], self._min_id)
+        while found in self._segments:
+            found += 1
+        return found
 
     def _write(
         self,
@@ -297,6 +331,7 @@ class Recorder:
         count: Progress,
         life: StreamLife,
         session_id: int | None = None,
+        checksum: int | None = None,
     ) -> RecordingWriter:
         writer = RecordingWriter(
             self.directory,
@@ -304,6 +339,7 @@ class Recorder:
             position,
             messages=count.messages,
             whole=count.position == position,
+            checksum=checksum,
             session_id=session_id,
             life=life,
             later=self._segments.get(descriptor.recording_id, ()),
@@ -314,7 +350,7 @@ class Recorder:
         # Make it active in the catalog only after its positions are published, because readers of an active recording trust them.
         try:
             writer.descriptor = self._catalog.extend(descriptor)
-        except OSError:
+        except Exception:
             writer.close()
             raise
         self._writers[descriptor.recording_id] = writer
@@ -329,10 +365,17 @@ class Recorder:
         Returns:
             The final descriptor.
         """
-        writer.close()
+        failure: Exception | None = None
+        try:
+            writer.close()
+        except Exception as error:
+            failure = error  # after the stop position: nothing writes to the recording any longer
         if self._writers.pop(writer.descriptor.recording_id, None) is not None:
             self._note_written(self._written, writer)
-        return self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
+        descriptor = self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
+        if failure is not None:
+            raise failure
+        return descriptor
 
     @staticmethod
     def _note_written(written: dict[int, int], writer: RecordingWriter) -> None:
@@ -354,32 +397,80 @@ class Recorder:
 
         Args:
             subscription: An Aeron subscription, or an object like it.
+
+        Raises:
+            RecordingError: The channel is too long: an archive could not list its recordings.
         """
+        check_texts(subscription.channel, subscription.channel)
         self._subscriptions.append(subscription)
 
     def do_work(self) -> int:
         """Write the available frames to the segments.
 
+        An error is raised after the other images have been recorded. The recorder can continue after it.
+
         Returns:
             The number of bytes.
 
         Raises:
-            RecordingError: An image contains something other than frames.
-            OSError: A write failed. The recorded position has not advanced past it.
+            RecordingError: An image cannot be recorded, for example because it contains something other than frames. Its recording
+                has ended, and later calls ignore the image (``has_failed``). Or another process has cut the mark file short.
+            OSError: A write failed. The recorded position has not advanced past it. The next call tries again.
         """
         self._mark.touch()
         bytes_moved = 0
         live: set[int] = set()
+        failure: Exception | None = None
         for subscription in self._subscriptions:
             for image in subscription.images:
                 if image.closed:
                     continue
-                live.add(id(image))
-                recording = self._images.get(id(image)) or self._joined(subscription, image)
-                bytes_moved += recording.do_work()
+                key = id(image)
+                live.add(key)
+                if key in self._failed:
+                    continue
+                try:
+                    recording = self._images.get(key) or self._joined(subscription, image)
+                    bytes_moved += recording.do_work()
+                except Exception as error:
+                    if not may_write_later(error):
+                        self._give_up(image, error)
+                    failure = failure or error
+        for key in [key for key in self._failed if key not in live]:
+            del self._failed[key]
         for key in [key for key in self._images if key not in live]:
-            self._end(self._images.pop(key))
+            recording = self._images.pop(key)
+            try:
+                self._end(recording)
+            except Exception as error:
+                if not may_write_later(error):
+                    self._note_failure(recording.image, error)
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return bytes_moved
+
+    def _give_up(self, image: RecordableImage, error: Exception) -> None:
+        """Stop the recording of an image that cannot be recorded, and ignore the image from now on."""
+        self._failed[id(image)] = image
+        self._note_failure(image, error)
+        recording = self._images.pop(id(image), None)
+        if recording is not None and recording.writer is not None:
+            try:
+                self.stop(recording.writer)
+            except Exception as another:
+                self._note_failure(image, another)
+
+    def _note_failure(self, image: RecordableImage, error: Exception) -> None:
+        self._failures += 1
+        log.error(
+            "stream %d session %d from %s is no longer recorded: %s",
+            image.stream_id,
+            image.session_id,
+            printable(image.source_identity),
+            printable(str(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {error}"),
+            exc_info=None if isinstance(error, RecordingError) else error,
+        )
 
     def _end(self, recording: ImageRecording) -> None:
         if recording.writer is None:
@@ -434,6 +525,15 @@ class Recorder:
         return self._unrecorded + sum(recording.waits for recording in self._images.values())
 
     @property
+    def failures(self) -> int:
+        """How many failures ended the recording of a stream. Each is logged with its reason."""
+        return self._failures
+
+    def has_failed(self, image: Any) -> bool:
+        """Return whether a failure ended the recording of ``image``."""
+        return id(image) in self._failed
+
+    @property
     def writers(self) -> tuple[RecordingWriter, ...]:
         """The recordings that are being written."""
         return tuple(self._writers.values())
@@ -448,13 +548,30 @@ class Recorder:
         if self._closed:
             return
         self._closed = True
-        while self._images:
-            self._end(self._images.popitem()[1])
-        for writer in list(self._writers.values()):
-            self.stop(writer)
+        failure: Exception | None = None
+        ends: list[Callable[[], object]] = [partial(self._end, recording) for recording in self._images.values()]
+        ends.append(self._stop_all)
+        for end in ends:
+            try:
+                end()
+            except Exception as error:
+                failure = failure or error
+        self._images.clear()
         self._catalog.close()
         self._mark.end()
         self._disk.close(self._lock)
+        if failure is not None:
+            raise failure
+
+    def _stop_all(self) -> None:
+        failure: Exception | None = None
+        for writer in self.writers:
+            try:
+                self.stop(writer)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 # -- one image ---------------------------------------------------------------------------------------------------------

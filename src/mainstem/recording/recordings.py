@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.reader import OpenFiles, RecordingReader
 from mainstem.recording.rows.filters import row_filter
@@ -24,15 +23,16 @@ if TYPE_CHECKING:
     from mainstem.recording.archive import Archive
 
 
-class Recordings(Sequence[RecordingReader]):
+class Recordings:
     """The recordings at a location, as ``open_recordings`` returns them. Use it as a context manager.
 
-    As a sequence, it has a reader for each recording. As a table, it has a row for each message, in order within each
+    Its items are a reader for each recording. As a table, it has a row for each message, in order within each
     recording, with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message in
     bytes), term_id, term_offset, flags, reserved_value, recorded_at (UTC, null if unknown), length and payload. Each
     read covers what is recorded when it begins. Recordings that start later appear in the next ``open_recordings``.
 
-    It has Arrow's stream interface, so DuckDB, Polars and others accept the object itself as a table.
+    It has Arrow's stream interface, so DuckDB, Polars and others accept the object itself as a table. For pandas, call
+    ``scan().to_pandas()``.
 
     Args:
         readers: A reader for each recording; they are closed with this object.
@@ -67,6 +67,9 @@ class Recordings(Sequence[RecordingReader]):
     def __len__(self) -> int:
         return len(self._readers)
 
+    def __iter__(self) -> Iterator[RecordingReader]:
+        return iter(self._readers)
+
     @overload
     def __getitem__(self, index: int) -> RecordingReader: ...
     @overload
@@ -94,7 +97,8 @@ class Recordings(Sequence[RecordingReader]):
                 recording_id, stream_id, session_id, position and recorded_at read only what can match; an expression reads
                 everything. Times are ``datetime`` or ISO 8601, UTC unless they have an offset.
             frames: Whether a row is a frame instead of a message. There is an additional column ``type`` then.
-            strict: Whether corrupt or missing data raises. Otherwise, it is skipped up to the next index entry or segment.
+            strict: Whether corrupt or missing data raises. Otherwise, it is skipped up to the next message that can be read, and
+                the skipped positions are logged.
             codec: The codec that decodes the payloads: a name from ``mainstem.codecs.codec_names()``, or a codec. Rows then have
                 recording_id, session_id, stream_id, position, recorded_at, ``problem``, the codec's columns, ``rescued`` and, for
                 messages with a problem, ``payload``. ``columns`` can name these and the columns of a message.
@@ -137,6 +141,8 @@ class Recordings(Sequence[RecordingReader]):
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
         """Yield the range of each recording that has the rows that a filter selects, for ``batches`` and ``replay``.
 
+        A filter on session_id yields the ranges of those sessions, of which an extended recording can have several.
+
         Args:
             where: As for ``scan``.
             frames: As for ``scan``.
@@ -153,6 +159,12 @@ class Recordings(Sequence[RecordingReader]):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        # pandas asks for an array, and would otherwise make a row for each recording.
+        raise TypeError(
+            "recordings are not an array: call scan().to_pandas(), or pass them to Polars or pyarrow.table()"
+        )
 
 
 def open_recordings(location: Path | str, store_options: Mapping[str, str] | None = None) -> Recordings:
@@ -213,7 +225,7 @@ def open_recording(
             if descriptor.recording_id == recording_id
         ]
         if not matches:
-            raise RecordingError(f"{location} has no recording {recording_id}")
+            raise RecordingNotFound(f"{location} has no recording {recording_id}")
         if len(matches) > 1:
             urls = ", ".join(archive.url for archive, _ in matches)
             raise RecordingError(f"{location} has several recordings {recording_id}, of these archives: {urls}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, needs_extras
-from mainstem.recording.reading import read_rows
+from mainstem.recording.reading import SkippedRange, read_rows
 from mainstem.recording.rows.decoding import Decoding
 from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, bounds_of, row_filter
 from mainstem.recording.rows.scan_range import ranges_within
@@ -22,10 +24,23 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
     from mainstem.recording.reader import RecordingReader
 
+log = logging.getLogger("mainstem.recording")
+
 # Rows per record batch: enough that the cost per batch is small, few enough to stay in the cache.
 ROWS_PER_BATCH = 20_000
 # Used if a query of Polars does not pass a batch size.
 POLARS_ROWS_PER_BATCH = 50_000
+
+
+def _log_skip(reader: RecordingReader, skipped: SkippedRange) -> None:
+    log.warning(
+        "recording %d: %d bytes are skipped, positions %d to %d: %s",
+        reader.descriptor.recording_id,
+        skipped.end - skipped.start,
+        skipped.start,
+        skipped.end,
+        skipped.reason,
+    )
 
 
 class Scan:
@@ -195,7 +210,14 @@ class Scan:
         nullable = {name: name in NULLABLE for name in read}
         for reader, start, end in ranges_within(self._readers, self._filter.bounds & bounds, frames=frames):
             for batch in read_rows(
-                reader, start, end, nullable, frames=frames, rows_per_batch=rows, strict=self._strict
+                reader,
+                start,
+                end,
+                nullable,
+                frames=frames,
+                rows_per_batch=rows,
+                strict=self._strict,
+                on_skip=partial(_log_skip, reader),
             ):
                 selected = batch if expression is None else batch.filter(expression)
                 if selected.num_rows:

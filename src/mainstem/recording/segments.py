@@ -10,14 +10,24 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import struct
 import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem._core.layout import (
+    DATA_HEADER_LENGTH,
+    FLAG_BEGIN,
+    FRAME_ALIGNMENT,
+    FRAME_STREAM_ID_OFFSET,
+    FRAME_TERM_OFFSET_OFFSET,
+    TYPE_DATA,
+    TYPE_PAD,
+)
 from mainstem._internal.guarded_map import GuardedMap
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.catalog import MAX_POSITION, MAX_RECORDING_ID
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -31,15 +41,31 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
-SEGMENT_NAME = re.compile(r"(\d+)-(\d+)\.rec")
+_SEGMENT_NAME = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})\.rec")
 # Older versions of Aeron Archive renamed files with this suffix before deleting them.
 OLD_SUFFIX = ".del"
 # Pages that were read are released in steps of this size, because each call has a cost.
 BYTES_PER_RELEASE = 16 << 20
+# Parts of a frame's header: the length, version, flags and type at its start; the term offset, and after the session id, as
+# bytes, the stream id and the term id.
+_BEGINNING, _PLACE, _STREAM_AND_TERM = struct.Struct("<iBBH"), struct.Struct("<i4x8s"), struct.Struct("<ii")
 
 
 def segment_name(recording_id: int, base: int) -> str:
     return f"{recording_id}-{base}.rec"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """Return the recording id and the base position of a segment's file name; None for any other name.
+
+    Other programs and people put files into the directory too. So only names that ``segment_name`` can return count, with ids and
+    positions that a recording can have.
+    """
+    match = _SEGMENT_NAME.fullmatch(name)
+    if match is None:
+        return None
+    recording_id, base = int(match[1]), int(match[2])
+    return (recording_id, base) if recording_id <= MAX_RECORDING_ID and base <= MAX_POSITION else None
 
 
 def first_segment_base(descriptor: RecordingDescriptor) -> int:
@@ -52,16 +78,15 @@ def segment_base(descriptor: RecordingDescriptor, position: int) -> int:
 
 
 def segment_bases(directory: Path, recording_id: int) -> list[int]:
-    matches = (SEGMENT_NAME.fullmatch(name) for name in os.listdir(directory))
-    return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
+    return sorted(all_segment_bases(directory).get(recording_id, ()))
 
 
 def all_segment_bases(directory: Path) -> dict[int, list[int]]:
     """Like ``segment_bases``, but for each recording with a segment file, whether or not it is in the catalog."""
     bases: dict[int, list[int]] = {}
-    for match in map(SEGMENT_NAME.fullmatch, os.listdir(directory)):
-        if match:
-            bases.setdefault(int(match[1]), []).append(int(match[2]))
+    for found in map(parse_segment_name, os.listdir(directory)):
+        if found is not None:
+            bases.setdefault(found[0], []).append(found[1])
     return bases
 
 
@@ -74,6 +99,69 @@ def segments_among(descriptor: RecordingDescriptor, bases: Iterable[int]) -> lis
     """Return the valid bases for this recording among ``bases``, ascending."""
     first, step = first_segment_base(descriptor), descriptor.segment_file_length
     return [base for base in sorted(bases) if first <= base <= MAX_POSITION and not (base - first) % step]
+
+
+def is_frame(header: bytes | memoryview, descriptor: RecordingDescriptor, position: int) -> bool:
+    """Return whether a header belongs to the frame at ``position`` of a recording."""
+    if len(header) < DATA_HEADER_LENGTH:
+        return False
+    offset, stream_and_term = _PLACE.unpack_from(header, FRAME_TERM_OFFSET_OFFSET)
+    term_offset = position % descriptor.term_buffer_length
+    return (offset, stream_and_term) == (term_offset, _stream_and_term(descriptor, position))
+
+
+def check_term(memory: mmap | bytes, at: int, descriptor: RecordingDescriptor, position: int, name: str) -> None:
+    """Raise RecordingError if the frame in memory at ``at`` is of another recording than the one with this descriptor.
+
+    Publishers choose their first term id at random, so the frames of a recording that has replaced another one under the same name
+    almost never have the term ids of the positions at which they are.
+    """
+    length = int.from_bytes(memory[at : at + 4], "little", signed=True)
+    offset, stream_and_term = _PLACE.unpack_from(memory, at + FRAME_TERM_OFFSET_OFFSET)
+    if length <= 0 or offset != position % descriptor.term_buffer_length:
+        return  # nothing was written there, or the header is invalid
+    _, found = _STREAM_AND_TERM.unpack(stream_and_term)
+    expected = wrap_i32(descriptor.initial_term_id + position // descriptor.term_buffer_length)
+    if found != expected:
+        raise RecordingError(
+            f"{name} is of another recording than {descriptor.recording_id}: the frame at position {position} has term id {found},"
+            f" not {expected}; open the recordings again"
+        )
+
+
+def first_message(data: bytes, descriptor: RecordingDescriptor, position: int) -> int | None:
+    """Return the position of the first message in the bytes at ``position``, found by its header; None if there is none.
+
+    A header states its stream and its place, so damaged frames, and payloads that look like frames, are passed over.
+    """
+    end = position + len(data)
+    while position < end:
+        # The stream and the term are the same in all headers of a term.
+        pattern = _stream_and_term(descriptor, position)
+        term_end = min((position // descriptor.term_buffer_length + 1) * descriptor.term_buffer_length, end)
+        first = end - len(data)
+        at, limit = position - first, term_end - first
+        while (found := data.find(pattern, at + FRAME_STREAM_ID_OFFSET, limit)) >= 0:
+            # The only frame boundary at which the pattern can belong to a header.
+            at = (found - FRAME_STREAM_ID_OFFSET + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+            header = data[at : at + DATA_HEADER_LENGTH]
+            if is_frame(header, descriptor, first + at) and _is_message(header, descriptor, first + at):
+                return first + at
+            at += 0 if found < at + FRAME_STREAM_ID_OFFSET else FRAME_ALIGNMENT
+        position = term_end
+    return None
+
+
+def _stream_and_term(descriptor: RecordingDescriptor, position: int) -> bytes:
+    term_id = wrap_i32(descriptor.initial_term_id + position // descriptor.term_buffer_length)
+    return _STREAM_AND_TERM.pack(descriptor.stream_id, term_id)
+
+
+def _is_message(header: bytes, descriptor: RecordingDescriptor, position: int) -> bool:
+    """Return whether a frame is the first one of a message or padding, and fits into its term."""
+    length, _, flags, kind = _BEGINNING.unpack_from(header)
+    room = descriptor.term_buffer_length - position % descriptor.term_buffer_length
+    return DATA_HEADER_LENGTH <= length <= room and kind in (TYPE_DATA, TYPE_PAD) and bool(flags & FLAG_BEGIN)
 
 
 class CutShortError(RecordingError):
@@ -216,7 +304,8 @@ class SegmentWriter:
             base += d.segment_file_length
         has_deleted = False
         for base in sorted(bases):
-            if base >= self.position:
+            # An empty recording has no segment: the file can be one that a migration gave to another recording.
+            if base >= self.position or self.position == d.start_position:
                 has_deleted = True
                 try:
                     self._disk.delete(self._path(base))
@@ -255,13 +344,17 @@ class SegmentWriter:
         if base == self._base:
             return
         self.close()
-        is_new = not self._path(base).exists()
-        self._fd = self._disk.open(self._path(base))
-        self._base = base
-        if os.fstat(self._fd).st_size < self._descriptor.segment_file_length:
-            self._disk.resize(self._fd, self._descriptor.segment_file_length)
-        if is_new and self._durable:
-            self._disk.sync_directory(self._directory)
+        fd = self._disk.open(self._path(base))
+        try:
+            if os.fstat(fd).st_size < self._descriptor.segment_file_length:
+                self._disk.resize(fd, self._descriptor.segment_file_length)
+            if self._durable:
+                # Also if the file exists: the attempt that created it may have failed here.
+                self._disk.sync_directory(self._directory)
+        except BaseException:
+            self._disk.close(fd)
+            raise
+        self._fd, self._base = fd, base
 
     def write(self, frames: memoryview) -> None:
         """Write whole frames without padding at ``position``, within one segment, and advance the position."""
@@ -297,5 +390,5 @@ class SegmentWriter:
         if self._fd >= 0:
             if self._durable:
                 self.sync()
-            self._disk.close(self._fd)
-            self._fd, self._base = -1, -1
+            fd, self._fd, self._base = self._fd, -1, -1
+            self._disk.close(fd)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.index import index_name
 from mainstem.recording.segments import first_segment_base, segment_name
+from mainstem.store.base import OneVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +38,14 @@ def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
     The file of another recording has another tag.
     """
     return hashlib.sha256(f"{descriptor.identity}\n{descriptor.recording_id}\n{name}".encode()).hexdigest()[:32]
+
+
+def _read_to(file: OneVersion, start: int, place: memoryview) -> int:
+    """Read a range of a file into memory. Return the number of bytes."""
+    data = file.read(start, start + len(place), place=place)
+    if isinstance(data, bytes):
+        place[: len(data)] = data
+    return len(data)
 
 
 class ServedArchive(DirectoryArchive):
@@ -94,38 +104,51 @@ class ServedArchive(DirectoryArchive):
         """Like ``Archive.segment``. The file has its full length from the start, so no request is needed to open it."""
         name = segment_name(descriptor.recording_id, base)
         tag = identity_tag(descriptor, name)
+        if descriptor.stop_position != NULL and not self.http.is_served:
+            file = OneVersion(self.http, name)
+            read, read_to = file.read, partial(_read_to, file)
+        else:
+            # Other servers change the entity tag of a file while a recorder writes it.
+            read = partial(self.http.read_of, tag, name)
+            read_to = partial(self.http.read_to, tag, name)
         return FetchedSegment(
             f"{self.url}/{name}",
             descriptor.segment_file_length,
-            lambda start, end: self.http.read_of(tag, name, start, end),
+            read,
             term_mask=descriptor.term_buffer_length - 1,
-            fetch_into=lambda start, memory: self.http.read_to(tag, name, start, memory),
+            fetch_into=read_to,
         )
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
         name = index_name(descriptor.recording_id)
+        if not self.http.is_served:
+            return self._stored_index(descriptor, name, self._index_reader(descriptor, name))
         tag = identity_tag(descriptor, name)
-        return self._stored_index(descriptor, name, lambda start, end: self.http.read_of(tag, name, start, end))
+        return self._stored_index(descriptor, name, partial(self.http.read_of, tag, name))
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         """Like ``Archive.recorded_positions``. With ``mainstem serve``, this takes one request per page of active recordings."""
         if not self.http.is_served:
             return [self._end(each) for each in descriptors]
         positions: dict[tuple[int, str], int | None] = {}
-        after: int | None = 0
-        while after is not None:
-            page = self.http.page(f"/v1/recordings?active=1&from={after}")
-            for row in page["recordings"]:
-                if "problem" in row:
-                    raise RecordingError(f"{self.url}: recording {row['recording_id']}: {row['problem']}")
-                positions[row["recording_id"], row["identity"]] = row["recorded_position"]
-            after = page["next"]
+        for row in self.http.rows("/v1/recordings?active=1", "recordings", 0):
+            match row:
+                case {"recording_id": int(recording_id), "problem": str(problem)}:
+                    raise RecordingError(f"{self.url}: recording {recording_id}: {problem[:200]}")
+                case {
+                    "recording_id": int(recording_id),
+                    "identity": str(identity),
+                    "recorded_position": int() | None as end,
+                }:
+                    positions[recording_id, identity] = end
+                case _:
+                    raise RecordingError(f"{self.url}: the server sent a recording in another form")
         return [
             each.stop_position
             if each.stop_position != NULL
             # A recording that is no longer active has stopped since the catalog was read, at its recorded position.
             else positions[key]
-            if (key := (each.recording_id, each.identity)) in positions
+            if (key := (each.recording_id, str(each.identity))) in positions
             else self._end(each)
             for each in descriptors
         ]
@@ -139,8 +162,8 @@ class ServedArchive(DirectoryArchive):
         try:
             row: dict[str, Any] = self.http.page(target, wait_s=seconds)
         except FileNotFoundError as error:
-            raise RecordingError(f"{self.url} holds no recording {descriptor.recording_id} any more") from error
-        if row.get("identity") != descriptor.identity:
+            raise RecordingNotFound(f"{self.url} holds no recording {descriptor.recording_id} any more") from error
+        if row.get("identity") != str(descriptor.identity):
             raise RecordingError(f"{self.url}: recording {descriptor.recording_id} was replaced")
         recorded = row.get("recorded_position")
         return recorded if isinstance(recorded, int) else None

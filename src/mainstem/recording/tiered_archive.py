@@ -71,6 +71,10 @@ class TieredArchive:
     def host(self) -> str:
         return self.shipped.host or self.tail.host
 
+    @property
+    def has_sessions(self) -> bool:
+        return self.shipped.has_sessions and self.tail.has_sessions
+
     def refresh(self) -> None:
         """Like ``Archive.refresh``; an unreachable tier keeps its last known state."""
         with self.lock:
@@ -105,7 +109,12 @@ class TieredArchive:
                     f"recording {descriptor.recording_id} of {self.shipped.url} and of {self.tail.url} are not the same:"
                     " the tail is of another archive"
                 )
-            has_ended = shipped is not None and shipped.stop_position != NULL and descriptor.stop_position == NULL
+            # An unreachable tail may have ended since, but not before what it is known to have: it was extended then.
+            has_ended = (
+                shipped is not None
+                and descriptor.stop_position == NULL
+                and shipped.stop_position >= self._recorded.get(descriptor.recording_id, 0)
+            )
             if is_current or not has_ended:
                 merged[descriptor.recording_id] = descriptor
         descriptors = [merged[key] for key in sorted(merged)]
@@ -196,17 +205,22 @@ class TieredArchive:
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         with self.lock:
+            is_current = True
             try:
                 tails = self.tail.recorded_positions(descriptors)
             except StoreError as error:
+                is_current = False
                 if any(self._recorded.get(each.recording_id) is None for each in descriptors):
                     raise
                 _log_unreachable(self.tail, error)
                 tails = [None] * len(descriptors)
+            there = self._seen.get(("tail", "recordings"), ()) if is_current else ()
+            # Only a walk finds the ends of these in the tail: Aeron Archive's directories do not have them.
+            walked = {each.recording_id for each in there if each.stop_position == NULL}
             positions: list[int | None] = []
             for each, tail in zip(descriptors, tails, strict=True):
-                end = self.shipped_end(each)
-                is_unknown = tail is None and end == NULL and each.recording_id not in self._recorded
+                end, key = self.shipped_end(each), each.recording_id
+                is_unknown = tail is None and (key in walked or (end == NULL and key not in self._recorded))
                 positions.append(None if is_unknown else self.recorded(each, max(tail or 0, end)))
             return positions
 
@@ -361,6 +375,12 @@ class TieredIndex(RecordingIndex):
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
         return self._of(end).times_around(start, end)
+
+    def sessions_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
+        return self._of(end).sessions_around(start, end)
+
+    def at(self, index: int) -> IndexEntry:
+        return self._tail_index().at(index)
 
     def close(self) -> None:
         for index in (self._shipped, self._tail):

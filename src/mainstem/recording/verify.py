@@ -185,7 +185,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
     at, first = reader.descriptor.start_position, reader.start_position
     before = None
     for entry in reader.index.around(start, end):
-        if entry.position < at:
+        if before is not None and entry.position < at:
             text = f"the index has an entry at {entry.position} after one at {at}"
             yield Problem(reader.descriptor.recording_id, at, "checksum", text)
             return

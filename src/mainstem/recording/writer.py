@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, WALK_AT_LIMIT, WALK_FULL
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_TERM_OFFSET_OFFSET, WALK_AT_LIMIT, WALK_FULL
 from mainstem._core.log.checksums import CRC32, FrameChecksum, SummedWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.frame_checksums import with_session
 from mainstem.recording.index import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, IndexWriter
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.segments import ZEROS, SegmentWriter, checksum, stored_runs
+from mainstem.recording.segments import ZEROS, SegmentWriter, stored_runs
+from mainstem.recording.segments import checksum as checksum_of
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
@@ -25,14 +27,17 @@ if TYPE_CHECKING:
 MIN_RUN_LENGTH, MAX_RUN_LENGTH, RUNS_OF_TERM = 256 << 10, 1 << 20, 16
 # The index gets at most one entry per step of a run.
 STEP_LENGTH = 256 << 10
+# A frame's term offset and, after the ids of session and stream, its term id.
+_PLACE = struct.Struct("<i8xi")
 _CRC32 = FrameChecksum(CRC32)
 
 
 class RecordingWriter:
     """Appends runs of frames to a recording from ``position`` on. Opening it truncates the files there.
 
-    ``messages`` is the number of messages up to ``position``, ``whole`` whether a message ends there, and ``session_id`` the
-    session before it, by default the descriptor's. ``later`` has the bases of the segments after it.
+    ``messages`` is the number of messages up to ``position``, ``whole`` whether a message ends there, ``checksum`` the CRC-32 of
+    all frames up to it if it is known, and ``session_id`` the session before it, by default the descriptor's. ``later`` has the
+    bases of the segments after it.
 
     With ``durable``, the recorded position advances only after the frames are on the device, and a run counts as written only after
     the position is on the device too. That survives a power failure and costs two flushes per run.
@@ -46,6 +51,7 @@ class RecordingWriter:
         *,
         messages: int = 0,
         whole: bool = True,
+        checksum: int | None = None,
         session_id: int | None = None,
         life: StreamLife = NO_LIFE,
         later: Iterable[int] = (),
@@ -69,17 +75,25 @@ class RecordingWriter:
         )
         if durable:
             self._index.sync()
-        self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
+        try:
+            self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
+        except BaseException:
+            self._index.close()
+            raise
+        self._time_ns, self._is_confirmed = 0, True
         self._walk, self._header = SummedWalk(), bytearray(DATA_HEADER_LENGTH)
         self._run_length = min(max(descriptor.term_buffer_length // RUNS_OF_TERM, MIN_RUN_LENGTH), MAX_RUN_LENGTH)
         last = self._index.last
         self._session_id = descriptor.session_id if session_id is None else session_id
         if last is None:
-            self._checksum = checksum(directory, descriptor, descriptor.start_position, position)
+            start = descriptor.start_position
+            self._checksum = checksum_of(directory, descriptor, start, position) if checksum is None else checksum
         else:
+            # Segments before the start can be purged. Nothing checks a range that begins there.
+            since = max(last.position, descriptor.start_position)
             # A tool can have stored checksums in these frames.
             self._checksum = 0
-            for run in stored_runs(directory, descriptor, last.position, position):
+            for run in stored_runs(directory, descriptor, since, position):
                 self._checksum = _crc32(with_session(run, self._session_id), self._checksum)
 
     @property
@@ -89,18 +103,31 @@ class RecordingWriter:
     def write(self, frames: memoryview, time_ns: int) -> None:
         """Append a run of whole frames within one term, recorded at epoch ``time_ns``.
 
-        Raises RecordingError if the run contains anything but whole frames, and OSError if a write fails. The recorded position
-        then stays before the run.
+        Raises RecordingError if the run contains anything but whole frames, and OSError if a write or a flush fails. Then call it
+        again with the same frames: those before the recorded position are skipped.
         """
-        at = 0
+        at = self._length_before_position(frames)
+        if not self._is_confirmed:
+            self._publish()
         while at < frames.nbytes:
             at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
+
+    def _length_before_position(self, frames: memoryview) -> int:
+        """Return how many bytes of a run are before the recorded position, because a failed call has written them."""
+        if frames.nbytes < DATA_HEADER_LENGTH:
+            return 0
+        offset, term_id = _PLACE.unpack_from(frames, FRAME_TERM_OFFSET_OFFSET)
+        terms = (term_id - self.descriptor.initial_term_id) & 0xFFFFFFFF
+        length = self.position - (terms * self.descriptor.term_buffer_length + offset)
+        return length if 0 < length <= frames.nbytes else 0
 
     def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
         """Append the whole frames that are available at ``offset`` of a log, up to about 1 MiB. Return their size in bytes.
 
-        Raises OSError like ``write``.
+        Raises OSError like ``write``. Frames before ``position`` are then written, and the next call must not repeat them.
         """
+        if not self._is_confirmed:
+            self._publish()
         return self._take(log, offset, limit, time_ns, is_whole=False)
 
     def _take(self, log: memoryview | AtomicBuffer, offset: int, limit: int, time_ns: int, *, is_whole: bool) -> int:
@@ -140,8 +167,7 @@ class RecordingWriter:
             if padding:
                 self._segments.write_padding(memoryview(self._header), padding)
                 checksum = _checksum_of_padding(self._header, padding, checksum)
-            if entries:
-                self._index.append(*entries)
+            self._index.append(*entries)
             if self._durable:
                 # The frames and their index entries must be on the device before the position, which the kernel can write at any
                 # time.
@@ -151,10 +177,18 @@ class RecordingWriter:
             self._segments.position = start
             raise
         self.messages, self._whole, self._session_id, self._checksum = messages, whole, session_id, checksum
-        self._index.publish(self.position, time_ns)
-        if self._durable:
-            self._index.sync()
+        # Like the times of the entries, it does not decrease.
+        self._time_ns = max(time_ns, last.time_ns if last else 0, self._time_ns)
+        self._publish()
         return length
+
+    def _publish(self) -> None:
+        """Publish the position and flush it. If that fails, it is stored again first, because the kernel may have forgotten it."""
+        self._index.publish(self.position, self._time_ns)
+        if self._durable:
+            self._is_confirmed = False
+            self._index.sync()
+            self._is_confirmed = True
 
     def _is_due(self, last: IndexEntry | None, position: int, time_ns: int, session_id: int) -> bool:
         """Return whether the index gets an entry at a position between two messages.
@@ -171,6 +205,9 @@ class RecordingWriter:
         self._index.end_life()
 
     def close(self) -> None:
+        """Close the files. Idempotent; if it raises OSError, call it again."""
+        if not self._is_confirmed:
+            self._publish()
         self._segments.finish()
         if self._durable:
             self._index.sync()

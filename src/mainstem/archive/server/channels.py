@@ -13,6 +13,7 @@ from mainstem.aeron.logbuffer.descriptor import wrap_i32
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
 
 # In the order in which the reference writes them. A stripped channel keeps the parameters marked with a star.
@@ -23,6 +24,9 @@ _PARAMETERS = (
 )
 _ORDER = tuple(name.rstrip("*") for name in _PARAMETERS.split())
 _KEPT = frozenset(name[:-1] for name in _PARAMETERS.split() if name.endswith("*"))
+_OF_RESPONSES = ("endpoint", "session-id", "ttl", "alias")
+DEFAULT_MTU = 1408  # bytes
+MAX_TERM_LENGTH = 1 << 30
 _OF_KEY = ("endpoint", "interface", "control", "session-id", "tags")
 
 
@@ -59,15 +63,35 @@ def is_response(uri: ChannelUri) -> bool:
     return uri.control_mode is ControlMode.RESPONSE
 
 
-def response_channel(uri: ChannelUri, defaults: Mapping[str, object], image_id: int) -> str:
-    """Return the channel of a session's responses, with ``defaults``.
+def response_channel(uri: ChannelUri, settings: ArchiveSettings, image_id: int) -> str:
+    """Return the channel of a session's responses.
 
-    A response channel also gets the correlation id of the image of the client's requests.
+    The client has not authenticated yet. So it decides where responses go, and the archive's settings decide what they cost. A
+    response channel also gets the correlation id of the image of the client's requests. Raises ChannelUriError.
     """
-    more = {key: uri.values.get(key, value) for key, value in defaults.items()}
+    values: dict[str, object] = {key: uri.values[key] for key in _OF_RESPONSES if key in uri.values}
+    if str(values.get("session-id", "")).startswith("tag:"):
+        del values["session-id"]  # the tag of somebody else's publication
+    values["term-length"] = min(uri.term_length or MAX_TERM_LENGTH, settings.control_term_buffer_length)
+    values["sparse"] = str(settings.control_term_buffer_sparse).lower()
+    largest = settings.control_mtu_length or DEFAULT_MTU
+    if settings.control_mtu_length or (uri.mtu or 0) in range(1, largest + 1):
+        values["mtu"] = min(uri.mtu or largest, largest)
     if is_response(uri):
-        more["response-correlation-id"] = image_id
-    return stripped(uri, more)
+        values |= {key: uri.values[key] for key in ("control", "control-mode") if key in uri.values}
+        values["response-correlation-id"] = image_id
+    parameters = "|".join(f"{key}={values[key]}" for key in _ORDER if key in values)
+    return f"aeron:{uri.media}{'?' if parameters else ''}{parameters}"
+
+
+def name_in(address: str) -> str:
+    """Return the host of ``host:port`` if it is a name that must be looked up, else an empty string."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return "" if host == "localhost" else host
+    return ""
 
 
 def replay_channel(

@@ -2,6 +2,9 @@
 
 ``do_work`` is one duty cycle and never blocks. The agent sends commands to the driver and checks their results in later cycles. A
 session queues responses that the client has no room for. Time is an argument.
+
+A duty cycle consists of steps of requests, recordings, replays and so on. An exception of any type ends only what the step
+belongs to, and its client receives an error (``_step_each``).
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ import logging
 import secrets
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.log_throttle import LogThrottle
+from mainstem._internal.once import warn_once
 from mainstem._internal.printable import printable
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.channel import ChannelUri
@@ -23,38 +30,44 @@ from mainstem.archive.server.channels import (
     recording_channel,
     recording_key,
     replay_channel,
-    response_channel,
     stripped,
 )
-from mainstem.archive.server.control_session import ControlSession
-from mainstem.archive.server.counters import ArchiveCounters, session_counter
+from mainstem.archive.server.counters import ArchiveCounters
 from mainstem.archive.server.deletions import Deletions
 from mainstem.archive.server.recordings import (
     POSITION_COUNTER,
     ActiveRecordings,
+    Extension,
     RecordingEvents,
     RecordingSession,
     RecordingSubscription,
     position_counter,
 )
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.archive.server.replays import CounterLimit, RecordingLimit, ReplaySession
 from mainstem.archive.server.replications import Replication, ReplicationRequest
+from mainstem.archive.server.sessions import ControlSessions, refusal_of_limit
+from mainstem.archive.server.slices import Slice
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
+from mainstem.recording.catalog import check_texts
+from mainstem.recording.start_limits import RETRY_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client import Aeron
     from mainstem.archive.messages import Message
     from mainstem.archive.server.access import Authenticator, Authorizer
+    from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.archive.server.replays import Limit
     from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.writer import RecordingWriter
 
     _Handler = Callable[["ArchiveConductor", ControlSession, Message], int | None]
+    _T = TypeVar("_T")
 
 log = logging.getLogger("mainstem.archive")
 _throttle = LogThrottle(log)
@@ -64,13 +77,14 @@ REQUESTS_PER_CYCLE = 10  # from each control subscription
 # Bytes of frames written per cycle, about two milliseconds of work, shared by the recordings that have frames to write. Each gets
 # at least MIN_SHARE, which fits the longest frame.
 BYTES_PER_CYCLE, MIN_SHARE = 4 << 20, 64 << 10
-ENTRIES_PER_CYCLE = 64  # catalog entries per cycle for one listing
+IMAGES_PER_RETRY = 64  # waiting images of a subscription for which the limits are checked again at once
+ENTRIES_PER_CYCLE = 64  # catalog entries per cycle for one listing or search, fewer if the cycle has no time left
+MIN_ENTRIES_PER_CYCLE = 2
+MAX_SEARCHES = 16  # of one session at once
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: enough for three channels of maximum length and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
-MAX_SESSIONS_OF_IMAGE = 8  # control sessions over one request publication; official clients open one
 MAX_POSITION = (1 << 63) - 1
 ALL_AND_FOLLOW, ALL_AND_STOP = -1, -2
-FRAME_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,8 @@ class ArchiveStats:
         recordings: Active recordings.
         replays: Running replays.
         replications: Running replications into this archive.
-        refused: Number of requests refused without a response, by reason.
+        refused: Number of requests refused without a response, by reason. ``dropped`` are connect requests whose sessions made
+            way for others before their clients had authenticated.
     """
 
     control_sessions: int
@@ -111,7 +126,7 @@ class ArchiveConductor:
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self._aeron, self._files, self._settings = aeron, files, settings
-        self._authenticator, self._authorizer, self._clock = authenticator, authorizer, clock
+        self._authorizer, self._clock = authorizer, clock
         self._reader = MessageReader()
         self._refused: Counter[str] = Counter()
         self._random_bits = random_bits
@@ -119,18 +134,22 @@ class ArchiveConductor:
         self._tokens: dict[int, ReplayToken] = {}
         self._image: Any = None  # that the current request came from
         self._replays_made = 0
-        self._sessions: dict[int, ControlSession] = {}
+        self._sessions = ControlSessions(aeron, settings, authenticator)
+        # Every open recording subscription by its key, so that requests find each active recording.
         self._subscriptions: dict[str, RecordingSubscription] = {}
-        self._unlisted: list[RecordingSubscription] = []
         # Subscriptions with a pending command or with new images.
         self._changed: dict[RecordingSubscription, None] = {}
+        # Subscriptions with images that wait for a limit of recordings, and when the limits are checked again.
+        self._waiting: dict[RecordingSubscription, None] = {}
+        self._retry_ns = self._now_ns = clock.monotonic_ns()
         self._recordings = ActiveRecordings()
-        self._stopping: list[RecordingSession] = []
+        self._extensions: list[Extension] = []
+        self._slice = Slice(clock)
+        self._searches: list[tuple[ControlSession, Listing]] = []
         self._replays: list[ReplaySession] = []
         self._replications: dict[int, Replication] = {}
-        self._deletions = Deletions(files, self._recordings, lambda: self._replays)
+        self._deletions = Deletions(files, self._recordings, lambda: self._replays, self._slice)
         self._buffer = bytearray(settings.file_io_max_length)
-        self._now_ns = clock.monotonic_ns()
         self._counters = ArchiveCounters(aeron, settings.id, settings.threading_mode, clock)
         self._events = RecordingEvents(
             aeron.add_exclusive_publication(settings.recording_events_channel, settings.recording_events_stream_id)
@@ -142,6 +161,19 @@ class ArchiveConductor:
             control.append((settings.control_channel, settings.control_stream_id))
         control.append((settings.local_control_channel, settings.local_control_stream_id))
         self._control = [aeron.add_subscription(self._control_channel(channel), stream) for channel, stream in control]
+        self._parts: tuple[Callable[[], int], ...] = (
+            self._touch,
+            self._work_of_requests,
+            self._work_of_subscriptions,
+            self._work_of_waiting_images,
+            self._work_of_extensions,
+            self._work_of_recordings,
+            self._work_of_replays,
+            self._work_of_replications,
+            self._work_of_searches,
+            self._deletions.do_work,
+            self._work_of_sessions,
+        )
 
     def _control_channel(self, channel: str) -> str:
         if "sparse=" in channel:
@@ -159,7 +191,7 @@ class ArchiveConductor:
             len(self._recordings),
             len(self._replays),
             len(self._replications),
-            dict(self._refused + self._reader.refused),
+            dict(self._refused + self._reader.refused + Counter(dropped=self._sessions.dropped)),
         )
 
     # -- the duty cycle ----------------------------------------------------------------------------------------------
@@ -167,50 +199,77 @@ class ArchiveConductor:
     def do_work(self, now_ns: int) -> int:
         """Run one duty cycle. Raises AgentTerminated once the driver has ended."""
         self._now_ns = now_ns
+        self._slice.begin()
         self._counters.begin_cycle(now_ns)
         work = self._aeron.invoke()
         if self._aeron.closed:
             raise AgentTerminated
-        self._files.touch()
-        for subscription in self._control:
-            for message in subscription.poll_with_metadata(REQUESTS_PER_CYCLE):
-                self._handle(message)
-                work += 1
-        work += self._work_of_subscriptions()
-        work += self._work_of_recordings()
-        work += self._work_of_replays()
-        work += self._work_of_replications()
-        work += self._deletions.do_work()
-        work += self._work_of_sessions()
+        work += self._step_each(self._parts, lambda part: part(), self._note_failure)
         errors = self._refused.total() + self._reader.refused.total()
         self._counters.update(errors, len(self._sessions), len(self._recordings), len(self._replays))
         return work
+
+    def _step_each(self, items: Iterable[_T], step: Callable[[_T], int], fail: Callable[[_T, str], None]) -> int:
+        """Call ``step`` for each item. Return the sum of the work counts.
+
+        If it raises, call ``fail`` with the item and the reason, and go on with the other items.
+        """
+        work = 0
+        for item in items:
+            try:
+                work += step(item)
+            except Exception as error:
+                work += 1
+                try:
+                    fail(item, reason_of(error))
+                except Exception as another:
+                    reason_of(another)
+        return work
+
+    def _note_failure(self, part: object, text: str) -> None:
+        _throttle.log(logging.ERROR, part, f"a part of the archive's duty cycle failed: {text}", self._now_ns)
+
+    def _touch(self) -> int:
+        self._files.touch()
+        return 0
 
     def on_close(self) -> None:
         """End recordings, replays and sessions, and release the directory. The caller closes the client."""
         for replication in self._replications.values():
             replication.stop()
-        self._work_of_replications()
-        for recording in self._recordings:
-            recording.end()
-        for replay in self._replays:
-            replay.close()
-        for entry in (*self._subscriptions.values(), *self._unlisted):
-            entry.close()
-        for session in self._sessions.values():
-            session.close()
-        for subscription in self._control:
-            subscription.close()
-        self._events.close()
-        self._counters.close()
+        closing: list[Callable[[], object]] = [self._work_of_replications]
+        closing += [extension.close for extension in self._extensions]
+        closing += [recording.end for recording in self._recordings]
+        owned: tuple[Iterable[Any], ...] = (
+            self._replays,
+            self._subscriptions.values(),
+            self._sessions,
+            self._control,
+        )
+        closing += [each.close for each in chain(*owned)]
+        closing += [self._events.close, self._counters.close, self._files.close]
+        self._step_each(closing, lambda close: bool(close()), self._note_failure)
+        self._extensions.clear()
         self._recordings.clear()
         self._replays.clear()
-        self._sessions.clear()
-        self._files.close()
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _handle(self, message: Any) -> None:
+    def _work_of_requests(self) -> int:
+        return self._step_each(self._control, self._read_requests, self._note_failure)
+
+    def _read_requests(self, subscription: Any) -> int:
+        return self._step_each(
+            subscription.poll_with_metadata(REQUESTS_PER_CYCLE),
+            self._handle,
+            lambda message, text: self._refuse("failure", message.image, text),
+        )
+
+    def _handle(self, message: Any) -> int:
+        self._read(message)
+        return 1
+
+    def _read(self, message: Any) -> None:
         if len(message.payload) > MAX_REQUEST_LENGTH:
             self._refuse("length", message.image, f"a request of {len(message.payload)} bytes")
             return
@@ -218,7 +277,7 @@ class ArchiveConductor:
         if request is None:
             return
         if request.name == "AuthConnectRequest":
-            self._connect(request, message.image)
+            self._connect(request, length_of_frame(len(message.payload)), message.image)
             return
         self._image = message.image
         if not request.name.endswith(_REQUESTS):
@@ -280,8 +339,8 @@ class ArchiveConductor:
             result = handler(self, session, request)
         except ArchiveError as error:
             session.fail(correlation_id, str(error), error.code)
-        except (MainstemError, OSError, ValueError, IndexError) as error:
-            session.fail(correlation_id, str(error))
+        except Exception as error:
+            session.fail(correlation_id, reason_of(error))
         else:
             if result is not None:
                 session.respond(correlation_id, result)
@@ -296,56 +355,36 @@ class ArchiveConductor:
 
     # -- control sessions --------------------------------------------------------------------------------------------
 
-    def _connect(self, request: Message, image: Any) -> None:
-        settings = self._settings
-        if len(self._sessions) >= settings.max_control_sessions:
-            self._refuse("sessions", image, f"{len(self._sessions)} sessions are open, as many as max_control_sessions")
-            return
-        if sum(session.image is image for session in self._sessions.values()) >= MAX_SESSIONS_OF_IMAGE:
-            # A single client must not be able to use up max_control_sessions.
-            self._refuse("sessions of a client", image, f"{MAX_SESSIONS_OF_IMAGE} sessions came by its publication")
-            return
-        defaults: dict[str, object] = {
-            "term-length": settings.control_term_buffer_length,
-            "sparse": str(settings.control_term_buffer_sparse).lower(),
-        }
-        if settings.control_mtu_length:
-            defaults["mtu"] = settings.control_mtu_length
-        session_id = self._next_session_id
+    def _connect(self, request: Message, length: int, image: Any) -> None:
+        session_id = self._take_id()
         try:
-            channel = response_channel(ChannelUri.parse(request.response_channel), defaults, image.correlation_id)
-            session = ControlSession(
-                self._aeron,
-                settings,
-                self._authenticator,
-                session_id=session_id,
-                image=image,
-                request=request,
-                channel=channel,
-                counter=session_counter(settings.id, session_id, request.client_info, image),
-                now_ns=self._now_ns,
-            )
+            limit = self._sessions.connect(session_id, request, length, image, self._now_ns)
         except MainstemError as error:
             self._refuse("connect", image, f"connect request: {error}")
             return
-        self._next_session_id = (session_id + 1) % (1 << 63)
-        self._sessions[session_id] = session
+        if limit:
+            self._refuse(limit, image, refusal_of_limit(limit, self._settings))
+
+    def _take_id(self) -> int:
+        """Return the id of the next session or replication."""
+        taken = self._next_session_id
+        self._next_session_id = (taken + 1) % (1 << 63)
+        return taken
 
     def _work_of_sessions(self) -> int:
-        work = 0
-        for session in list(self._sessions.values()):
-            if session.is_quiet(self._now_ns):
-                continue
-            if session.image.closed:
-                session.close()
-            work += session.do_work(self._now_ns)
-            if session.is_active and session.listing is not None:
-                work += self._list(session)
-            if session.is_done:
-                del self._sessions[session.session_id]
-                if session.rejects_image and not session.image.closed:
-                    session.image.async_reject(session.rejects_image)
-                work += 1
+        busy = self._sessions.busy(self._now_ns)
+        return self._step_each(busy, self._work_of_session, lambda session, _text: session.close())
+
+    def _work_of_session(self, session: ControlSession) -> int:
+        if session.image.closed:
+            session.close()
+        work = self._sessions.step(session)
+        if session.is_active and session.listing is not None:
+            work += self._list(session)
+        if session.is_done:
+            if session.rejects_image and not session.image.closed:
+                session.image.async_reject(session.rejects_image)
+            work += 1
         return work
 
     def _archive_id(self, _session: ControlSession, _request: Message) -> int:
@@ -366,8 +405,8 @@ class ArchiveConductor:
         descriptor = self._files.known(request.recording_id)
         if descriptor.stream_id != request.stream_id:
             raise refusal(
-                f"cannot extend recording {descriptor.recording_id} of stream {descriptor.stream_id} "
-                f"by stream {request.stream_id}",
+                f"cannot extend recording {descriptor.recording_id} with streamId={request.stream_id} "
+                f"for existing streamId={descriptor.stream_id}",
                 ArchiveErrorCode.UNKNOWN_RECORDING,
             )
         self._check_extendable(descriptor)
@@ -375,8 +414,7 @@ class ArchiveConductor:
         return self._subscribe(session, request, extends=descriptor.recording_id)
 
     def _check_recordings(self) -> None:
-        entries = (*self._subscriptions.values(), *self._unlisted)
-        count = len(self._recordings) + sum(not entry.sessions for entry in entries)
+        count = len(self._recordings) + sum(not entry.sessions for entry in self._subscriptions.values())
         limit = self._settings.max_concurrent_recordings
         if count >= limit:
             raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
@@ -384,9 +422,7 @@ class ArchiveConductor:
     def _check_space(self) -> None:
         free, threshold = self._files.free_space, self._settings.low_storage_space_threshold
         if free <= threshold:
-            raise refusal(
-                f"low storage space: {free} bytes are free, threshold {threshold}", ArchiveErrorCode.STORAGE_SPACE
-            )
+            raise refusal(f"low storage threshold={threshold} <= usableSpace={free}", ArchiveErrorCode.STORAGE_SPACE)
 
     def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
         recording_id = descriptor.recording_id
@@ -396,6 +432,7 @@ class ArchiveConductor:
 
     def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> RecordingSubscription:
         uri = ChannelUri.parse(request.channel)
+        check_texts(stripped(uri), request.channel)
         key = recording_key(uri, request.stream_id)
         if key in self._subscriptions:
             raise refusal(
@@ -426,16 +463,67 @@ class ArchiveConductor:
         return entry
 
     def _work_of_subscriptions(self) -> int:
+        return self._step_each(list(self._changed), self._work_of_subscription, self._fail_subscription)
+
+    def _work_of_subscription(self, entry: RecordingSubscription) -> int:
         work = 0
-        for entry in list(self._changed):
-            if entry.operation is not None:
-                work += self._subscribed(entry)
-            if entry.operation is None:
-                del self._changed[entry]
-                while entry.arrived and entry.subscription is not None:
-                    self._record(entry, entry.arrived.popleft())
-                    work += 1
+        if entry.operation is not None:
+            work += self._subscribed(entry)
+        if entry.operation is None:
+            del self._changed[entry]
+            while entry.arrived and entry.subscription is not None:
+                self._admit(entry, entry.arrived.popleft())
+                work += 1
         return work
+
+    def _admit(self, entry: RecordingSubscription, image: Any) -> None:
+        """Record an image, or let it wait if a limit is reached. It is not read while it waits, which stalls its publisher."""
+        limit = self._recording_limit(entry, image)
+        if not limit:
+            self._record(entry, image)
+            return
+        self._refuse(
+            "recordings", image, f"stream {image.stream_id} session {image.session_id} waits to be recorded: {limit}"
+        )
+        if not entry.waiting:  # the client is not told of each of a flood of images
+            entry.fail(limit, ArchiveErrorCode.MAX_RECORDINGS)
+        entry.waiting.append(image)
+        self._waiting[entry] = None
+
+    def _recording_limit(self, entry: RecordingSubscription, image: Any) -> str:
+        """Return which limit keeps an image from being recorded now; an empty string if none does, which counts its start."""
+        others = (each for each in self._subscriptions.values() if each is not entry)
+        limit = self._settings.max_concurrent_recordings
+        # Subscriptions without a recording have one coming: their requests were admitted.
+        if len(self._recordings) + sum(not each.sessions for each in others) >= limit:
+            return f"max concurrent recordings reached {limit}"
+        return "" if entry.extends is not None else self._files.start_refusal(image)
+
+    def _work_of_waiting_images(self) -> int:
+        if not self._waiting or self._now_ns < self._retry_ns:
+            return 0
+        self._retry_ns = self._now_ns + RETRY_NS
+        return self._step_each(list(self._waiting), self._retry, self._fail_subscription)
+
+    def _retry(self, entry: RecordingSubscription) -> int:
+        work = 0
+        for _ in range(min(len(entry.waiting), IMAGES_PER_RETRY)):
+            image = entry.waiting.popleft()
+            if image.closed:
+                work += 1
+            elif self._recording_limit(entry, image):
+                entry.waiting.append(image)
+            else:
+                self._record(entry, image)
+                work += 1
+        if not entry.waiting:
+            self._waiting.pop(entry, None)
+        return work
+
+    def _fail_subscription(self, entry: RecordingSubscription, text: str) -> None:
+        entry.fail(text)
+        self._end_subscription(entry)
+        self._changed.pop(entry, None)
 
     def _subscribed(self, entry: RecordingSubscription) -> int:
         assert entry.operation is not None
@@ -443,8 +531,8 @@ class ArchiveConductor:
             subscription = entry.operation.poll()
         except MainstemError as error:
             entry.operation = None
-            self._forget(entry)
             entry.fail(str(error))
+            self._end_subscription(entry)
             return 1
         if subscription is None:
             return 0
@@ -454,20 +542,74 @@ class ArchiveConductor:
         return 1
 
     def _record(self, entry: RecordingSubscription, image: Any) -> None:
+        if entry.extends is None:
+            self._begin(entry, image, RecordingSignal.START, partial(self._new_recording, entry, image))
+            return
         try:
-            if entry.extends is None:
-                writer = self._files.begin(image, stripped=entry.stripped_channel, original=entry.original_channel)
-                signal = RecordingSignal.START
-            else:
-                writer = self._files.extend(self._extendable(entry.extends, image), image)
-                signal = RecordingSignal.EXTEND
+            descriptor = self._extendable(entry.extends, image)
+        except Exception as error:
+            self._fail_to_begin(entry, error)
+            return
+        recording_id = descriptor.recording_id
+        self._extensions.append(Extension(entry, image, recording_id, self._files.earlier_frames(descriptor)))
+        self._recordings.reserved.add(recording_id)
+
+    def _new_recording(self, entry: RecordingSubscription, image: Any) -> RecordingWriter:
+        return self._files.begin(image, stripped=entry.stripped_channel, original=entry.original_channel)
+
+    def _work_of_extensions(self) -> int:
+        """Examine recordings that images continue, one after the other, in a slice of the cycle. Extend those that are done."""
+        work = 0
+        while self._extensions and not (work and self._slice.is_over):
+            work += 1
+            extension = self._extensions[0]
+            try:
+                if not extension.step():
+                    continue
+            except Exception as error:
+                self._end_extension(extension)
+                self._fail_to_begin(extension.entry, error)
+                continue
+            self._end_extension(extension)
+            self._begin(
+                extension.entry, extension.image, RecordingSignal.EXTEND, partial(self._extended_recording, extension)
+            )
+        return work
+
+    def _extended_recording(self, extension: Extension) -> RecordingWriter:
+        assert extension.earlier is not None
+        # The catalog's entry may have moved in the meantime.
+        descriptor = self._extendable(extension.recording_id, extension.image)
+        return self._files.extend(descriptor, extension.image, extension.earlier)
+
+    def _end_extension(self, extension: Extension) -> None:
+        self._extensions.remove(extension)
+        self._recordings.reserved.discard(extension.recording_id)
+        extension.close()
+
+    def _fail_to_begin(
+        self, entry: RecordingSubscription, error: Exception, writer: RecordingWriter | None = None
+    ) -> None:
+        entry.fail(reason_of(error), error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC)
+        if writer is not None:
+            self._files.stop(writer)
+        if entry.auto_stop:
+            self._end_subscription(entry)
+
+    def _begin(
+        self,
+        entry: RecordingSubscription,
+        image: Any,
+        signal: RecordingSignal,
+        open_writer: Callable[[], RecordingWriter],
+    ) -> None:
+        writer: RecordingWriter | None = None
+        try:
+            writer = open_writer()
             key, label = position_counter(writer.descriptor, self._settings.id)
             adding = self._aeron.async_add_counter(POSITION_COUNTER, label, key=key)
-        except (MainstemError, OSError) as error:
-            entry.fail(str(error), error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC)
-            if entry.auto_stop:
-                self._forget(entry)
-                self._close_if_unused(entry)
+        except Exception as error:
+            self._fail_to_begin(entry, error, writer)
             return
         recording = RecordingSession(
             entry, image, writer, signal, adding, self._files, self._events, self._clock, self._counters.writes
@@ -479,63 +621,69 @@ class ArchiveConductor:
     def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
         d = descriptor = self._files.known(recording_id)
         self._check_extendable(descriptor)
-        recorded = (d.stop_position, d.initial_term_id, d.term_buffer_length, d.mtu_length)
-        joined = (image.join_position, image.initial_term_id, image.term_length, image.mtu)
-        if recorded != joined:
-            names = "(position, initial term id, term length, mtu length)"
-            raise refusal(
-                f"cannot extend recording {recording_id}: its {names} is {recorded}, the image's is {joined}",
-                ArchiveErrorCode.INVALID_EXTENSION,
-            )
+        for name, joined, of_recording, recorded in (
+            ("joinPosition", image.join_position, "stopPosition", d.stop_position),
+            ("initialTermId", image.initial_term_id, "initialTermId", d.initial_term_id),
+            ("termBufferLength", image.term_length, "termBufferLength", d.term_buffer_length),
+            ("mtuLength", image.mtu, "mtuLength", d.mtu_length),
+        ):
+            if joined != recorded:
+                raise refusal(
+                    f"cannot extend recording {recording_id} image.{name}={joined} != rec.{of_recording}={recorded}",
+                    ArchiveErrorCode.INVALID_EXTENSION,
+                )
         return descriptor
 
     def _work_of_recordings(self) -> int:
-        work = len(self._stopping)
-        stopping, self._stopping = self._stopping, []
-        for recording in stopping:
-            recording.end()
-            self._ended(recording)
         ready = self._recordings.ready()
         share = max(MIN_SHARE, BYTES_PER_CYCLE // max(1, len(ready)))
-        for recording in ready:
-            work += 0 if recording.is_done else recording.do_work(share)
+
+        def step(recording: RecordingSession) -> int:
+            work = 0 if recording.is_done else recording.do_work(share)
             if recording.is_done:
                 self._ended(recording)
-        return work
+            return work
+
+        return self._step_each(ready, step, self._fail_recording)
+
+    def _fail_recording(self, recording: RecordingSession, text: str) -> None:
+        recording.end(f"recording {recording.recording_id}: {text}")
+        self._ended(recording)
 
     def _ended(self, recording: RecordingSession) -> None:
         self._recordings.discard(recording)
         entry = recording.owner
         if recording in entry.sessions:
             entry.sessions.remove(recording)
-        if entry.auto_stop:
+        if entry.auto_stop or (entry.ends_when_idle and not entry.sessions):
             self._end_subscription(entry)
-        elif not entry.is_listed:
-            self._close_if_unused(entry)
 
     def _end_subscription(self, entry: RecordingSubscription) -> None:
-        """Forget a subscription and stop all of its recordings."""
-        self._forget(entry)
-        for recording in list(entry.sessions):
-            recording.end()
+        """Stop all recordings of a subscription, close it, and forget it. Can be called twice."""
+        for recording in self.stop_subscription(entry):
+            recording.signal_stop()
+
+    def stop_subscription(self, entry: RecordingSubscription) -> list[RecordingSession]:
+        """End a subscription. Return its recordings, whose STOP the caller signals.
+
+        Nothing else forgets a subscription: while one is open, its recordings can be stopped, and new images can be recorded.
+        """
+        if self._subscriptions.get(entry.key) is entry:
+            del self._subscriptions[entry.key]
+        entry.arrived.clear()
+        entry.waiting.clear()
+        for extension in [each for each in self._extensions if each.entry is entry]:
+            self._end_extension(extension)
+        self._waiting.pop(entry, None)
+        stopped = list(entry.sessions)
+        for recording in stopped:
+            recording.stop()
             self._recordings.discard(recording)
         entry.sessions.clear()
-        self._close_if_unused(entry)
+        entry.close()
+        return stopped
 
-    def _forget(self, entry: RecordingSubscription) -> None:
-        """Remove a subscription from the list, so that later requests do not find it."""
-        if entry.is_listed:
-            entry.is_listed = False
-            del self._subscriptions[entry.key]
-            self._unlisted.append(entry)
-
-    def _close_if_unused(self, entry: RecordingSubscription) -> None:
-        if not entry.sessions:
-            entry.close()
-            if entry in self._unlisted:
-                self._unlisted.remove(entry)
-
-    def _stop(self, _: ControlSession, request: Message) -> int:
+    def _stop(self, session: ControlSession, request: Message) -> None:
         key = recording_key(ChannelUri.parse(request.channel), request.stream_id)
         entry = self._subscriptions.get(key)
         if entry is None:
@@ -543,9 +691,9 @@ class ArchiveConductor:
                 f"no recording found for streamId={request.stream_id} channel={request.channel}",
                 ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
             )
-        return self._stopped(entry)
+        self._stop_all_of(entry, session, request)
 
-    def _stop_subscription(self, _: ControlSession, request: Message) -> int:
+    def _stop_subscription(self, session: ControlSession, request: Message) -> None:
         entry = next(
             (each for each in self._subscriptions.values() if each.registration_id == request.subscription_id), None
         )
@@ -554,26 +702,26 @@ class ArchiveConductor:
                 f"no recording subscription found for subscriptionId={request.subscription_id}",
                 ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
             )
-        return self._stopped(entry)
+        self._stop_all_of(entry, session, request)
 
-    def _stopped(self, entry: RecordingSubscription) -> int:
+    def _stop_all_of(self, entry: RecordingSubscription, session: ControlSession, request: Message) -> None:
         if entry.operation is not None:
             entry.fail("the recording was stopped before its subscription was added")
-        self._forget(entry)
-        entry.arrived.clear()
-        # The recordings end later in this cycle, so the STOP signals follow the response.
-        self._stopping += entry.sessions
-        self._close_if_unused(entry)
-        return 0
+        # The STOP signals follow the response.
+        session.respond(request.correlation_id)
+        self._end_subscription(entry)
 
-    def _stop_identity(self, _: ControlSession, request: Message) -> int:
-        recording_id = self._files.known(request.recording_id).recording_id
-        recording = self._recordings.get(recording_id)
-        if recording is None or not recording.owner.is_listed:
+    def _stop_identity(self, session: ControlSession, request: Message) -> int | None:
+        recording = self._recordings.get(request.recording_id)
+        if recording is None:
+            self._files.known(request.recording_id)
             return 0
-        self._forget(recording.owner)
-        self._stopping.append(recording)
-        return 1
+        # Other recordings of the subscription continue. It ends with the last of them.
+        recording.owner.ends_when_idle = True
+        session.respond(request.correlation_id, 1)
+        recording.end()
+        self._ended(recording)
+        return None
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -592,17 +740,34 @@ class ArchiveConductor:
         recording = self._recordings.get(descriptor.recording_id)
         return descriptor.stop_position if recording is None else recording.position
 
-    def _find_last_matching(self, _: ControlSession, request: Message) -> int:
+    def _find_last_matching(self, session: ControlSession, request: Message) -> None:
         if request.min_recording_id < 0:
-            raise refusal(f"unknown recording id: {request.min_recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+            raise refusal(f"minRecordingId={request.min_recording_id} < 0", ArchiveErrorCode.UNKNOWN_RECORDING)
+        if sum(owner is session for owner, _ in self._searches) >= MAX_SEARCHES:
+            raise refusal(f"{MAX_SEARCHES} searches of this session are in progress, as many as there may be")
+        self._searches.append((session, Listing(request.correlation_id, self._last_matching(session, request))))
+
+    def _last_matching(self, session: ControlSession, request: Message) -> Iterator[bytes | None]:
+        found = NULL
         for d in self._files.newest_first():
             if d.recording_id < request.min_recording_id:
                 break
             if (d.session_id, d.stream_id) == (request.session_id, request.stream_id) and (
                 request.channel in d.original_channel
             ):
-                return d.recording_id
-        return NULL
+                found = d.recording_id
+                break
+            yield None
+        yield session.encode_response(request.correlation_id, found, ResponseCode.OK)
+
+    def _work_of_searches(self) -> int:
+        if not self._searches:
+            return 0
+        work = sum(search.send(session, self._slice) for session, search in self._searches if not session.is_done)
+        # The ones that waited go first in the next cycle.
+        left = [each for each in self._searches if not (each[0].is_done or each[1].is_done)]
+        self._searches = left[1:] + left[:1]
+        return work + len(self._searches)
 
     def _update_channel(self, session: ControlSession, request: Message) -> int | None:
         if session.listing is not None:
@@ -633,7 +798,7 @@ class ArchiveConductor:
         self._list(session)
 
     def _list(self, session: ControlSession) -> int:
-        sent: int = session.listing.send(session)
+        sent: int = session.listing.send(session, self._slice)
         if session.listing is not None and session.listing.is_done:
             session.listing = None
         return sent
@@ -687,7 +852,20 @@ class ArchiveConductor:
         texts = ("stripped_channel", "original_channel", "source_identity")
         values = vars(d) | {name: _ascii(getattr(d, name)) for name in texts}
         values |= {"control_session_id": session.session_id, "correlation_id": correlation_id}
-        return encode("RecordingDescriptor", **values)
+        message = encode("RecordingDescriptor", **values)
+        excess = len(message) - session.max_message_length
+        if excess > 0:
+            # Another program recorded it. Its channels are shown in part, because a message that cannot be sent ends the listing.
+            warn_once(
+                log,
+                f"recording {d.recording_id}: its channels are too long for a message of {session.max_message_length} bytes, "
+                "and clients see their beginnings; replace them with update_channel",
+            )
+            length = (sum(len(values[name]) for name in texts) - excess) // len(texts)
+            shown = {name: values[name] for name in texts if len(values[name]) > length}
+            values |= {name: f"{text[: length - 3]}..." for name, text in shown.items()}
+            message = encode("RecordingDescriptor", **values)
+        return message
 
     # -- replays -----------------------------------------------------------------------------------------------------
 
@@ -714,11 +892,17 @@ class ArchiveConductor:
         elif request.length == ALL_AND_STOP:
             length = stop - position
             if length == 0:
-                raise refusal(f"recording {recording_id} is empty at {position}", ArchiveErrorCode.EMPTY_RECORDING)
+                raise refusal(
+                    f"When replaying and stopping the replay length must be non-zero, recordingId={recording_id}",
+                    ArchiveErrorCode.EMPTY_RECORDING,
+                )
         else:
             length = min(request.length, longest)
         if length < 0:
-            raise refusal(f"replay length must be positive: {request.length}")
+            raise refusal(
+                f"replay length must be positive: replayLength={length}, length={request.length}, "
+                f"stopPosition={stop}, replayPosition={position} for recording {recording_id}"
+            )
         uri = ChannelUri.parse(request.replay_channel)
         if is_response(uri) and request.replay_token == NULL:
             raise refusal("a replay over a response channel needs a replay token")
@@ -756,7 +940,10 @@ class ArchiveConductor:
         if position == NULL:
             position = start
         elif position % FRAME_ALIGNMENT:
-            raise refusal(f"requested replay start position={position} is not a multiple of {FRAME_ALIGNMENT}")
+            raise refusal(
+                f"requested replay start position={position} is not a multiple of FRAME_ALIGNMENT ({FRAME_ALIGNMENT}) "
+                f"for recording {recording_id}"
+            )
         elif position < start:
             raise refusal(
                 f"requested replay start position={position} is less than recording start position={start} "
@@ -778,9 +965,11 @@ class ArchiveConductor:
         return position
 
     def _work_of_replays(self) -> int:
-        work = 0
-        for replay in self._replays:
-            work += replay.do_work(self._now_ns, self._buffer)
+        work = self._step_each(
+            self._replays,
+            lambda replay: replay.do_work(self._now_ns, self._buffer),
+            lambda replay, _text: replay.close(),
+        )
         if any(replay.is_done for replay in self._replays):
             self._replays = [replay for replay in self._replays if not replay.is_done]
         return work
@@ -811,25 +1000,27 @@ class ArchiveConductor:
             response_channel=settings.control_response_channel or own,
         )
         if asked.target_id != NULL:
-            self._files.known(asked.target_id)
+            if self._files.find(asked.target_id) is None:
+                raise refusal(f"unknown destination recording id {asked.target_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
             self._recordings.check_inactive("replicate to", asked.target_id)
-        replication_id = self._next_session_id
+        replication_id = self._take_id()
         self._replications[replication_id] = Replication(self, session, replication_id, asked)
-        self._next_session_id = (replication_id + 1) % (1 << 63)
         return replication_id
 
     def _work_of_replications(self) -> int:
-        work = 0
-        for replication in list(self._replications.values()):
-            work += replication.do_work()
-            if replication.is_done:
-                del self._replications[replication.replication_id]
+        work = self._step_each(
+            list(self._replications.values()),
+            lambda replication: replication.do_work(),
+            lambda replication, _text: replication.stop(),
+        )
+        if any(replication.is_done for replication in self._replications.values()):
+            self._replications = {key: each for key, each in self._replications.items() if not each.is_done}
         return work
 
     def _stop_replication(self, _: ControlSession, request: Message) -> int:
         replication = self._replications.get(request.replication_id)
         if replication is None:
-            raise refusal(f"unknown replication id: {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)
+            raise refusal(f"unknown replication id {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)
         replication.stop()
         return 0
 
@@ -841,6 +1032,11 @@ class ReplayToken:
     session: ControlSession
     recording_id: int
     deadline_ns: int
+
+
+def length_of_frame(length: int) -> int:
+    """Return how many bytes of datagrams a message takes at least."""
+    return (DATA_HEADER_LENGTH + length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
 
 
 def _has_token(request: Message) -> bool:
@@ -865,13 +1061,16 @@ class Listing:
         self._unsent: bytes | None = None
         self.is_done = False
 
-    def send(self, session: ControlSession) -> int:
-        """Send as many messages as the client has room for. Return their number."""
+    def send(self, session: ControlSession, cycle: Slice) -> int:
+        """Send as many messages as the client has room for, and the cycle time. Return their number."""
         sent = 0
         try:
-            for _ in range(ENTRIES_PER_CYCLE):
+            for number in range(ENTRIES_PER_CYCLE + 1):
                 if self._unsent is None:
+                    # Also if the cycle has no time left: a client that has the last message may ask for another listing.
                     self._unsent = next(self._messages)
+                if number == ENTRIES_PER_CYCLE or (number >= MIN_ENTRIES_PER_CYCLE and cycle.is_over):
+                    break
                 if self._unsent is not None:
                     if not session.try_send(self._unsent):
                         break
@@ -879,9 +1078,9 @@ class Listing:
                     sent += 1
         except StopIteration:
             self.is_done = True
-        except (MainstemError, OSError, ValueError) as error:
+        except Exception as error:
             self.is_done = True
-            session.fail(self._correlation_id, f"the listing ended: {error}")
+            session.fail(self._correlation_id, f"the listing ended: {reason_of(error)}")
         return sent
 
 
@@ -893,7 +1092,7 @@ def _ascii(text: str) -> str:
     return text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
 
 
-def _deletion(handler: Callable[[Deletions, ControlSession, Message], int]) -> _Handler:
+def _deletion(handler: Callable[[Deletions, ControlSession, Message], int | None]) -> _Handler:
     return lambda conductor, session, request: handler(conductor._deletions, session, request)
 
 

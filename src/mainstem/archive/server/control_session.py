@@ -6,31 +6,40 @@ ACTIVE, REJECTED, DONE. Every state has a deadline except AUTHENTICATED, in whic
 has one only while a response cannot be sent.
 
 Nothing here blocks. If the client has no room for a response, the session queues it. Responses keep their order.
+
+A client has proved nothing before AUTHENTICATED. Until its subscription has reported to the response publication, it may not even
+be where its requests seem to come from. The driver sends a SETUP to the response channel every 100 ms, so unless every client is
+accepted, the session gives up before these exceed three times what the client sent.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.address_prefixes import AddressPrefixes, address_of
 from mainstem._internal.clock import NEVER_NS, NS_PER_MS
 from mainstem._internal.printable import printable
+from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.archive.channels import with_values
 from mainstem.archive.messages import ResponseCode, encode
-from mainstem.archive.server.access import Accept, Challenge, Reject
+from mainstem.archive.server.access import Accept, AcceptAll, Challenge, Reject
+from mainstem.archive.server.channels import name_in
 from mainstem.archive.server.publications import AddingPublication
+from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.client import Aeron
     from mainstem.aeron.client.operation import Operation
     from mainstem.archive.messages import RecordingSignal
     from mainstem.archive.server.access import Authenticator
+    from mainstem.archive.server.lookups import Lookup, Lookups
     from mainstem.archive.server.settings import ArchiveSettings
-
-log = logging.getLogger("mainstem.archive")
 
 PROTOCOL_VERSION = 1 << 16 | 12 << 8
 PROTOCOL_MAJOR = 1
@@ -39,6 +48,18 @@ CHECK_NS = 10 * NS_PER_MS  # between two checks of an idle session
 SEND_ATTEMPTS = 3
 MAX_TEXT_LENGTH = 1024  # characters of an error message: it can quote a channel and must fit into a response
 SESSION_COUNTER = 113
+# The bytes that may be sent to an unproven address for each byte from it (RFC 9000, 8.1), and what a driver sends there.
+MAX_AMPLIFICATION = 3
+SETUP_LENGTH, SETUP_INTERVAL_NS = 40, 100 * NS_PER_MS
+IPC_SOURCE = "aeron:ipc"  # the source of an image over IPC
+_PREFIXES = AddressPrefixes()
+
+
+def patience_ns(request_length: int) -> int:
+    """Return for how long a response publication may announce itself because of a request of this many bytes."""
+    setups = MAX_AMPLIFICATION * request_length // SETUP_LENGTH
+    # One is sent at the beginning, and one can be sent while the publication is being closed.
+    return max(setups - 2, 0) * SETUP_INTERVAL_NS
 
 
 def version_text(version: int) -> str:
@@ -58,7 +79,13 @@ class State(Enum):
 
 
 class ControlSession:
-    """One control session. Call ``do_work`` until ``is_done``. ``counter`` is the key and the label of its counter."""
+    """One control session. Call ``do_work`` until ``is_done``.
+
+    ``request_length`` is the length of the datagram with the connect request, and ``counter`` the key and the label of the
+    session's counter. ``log`` logs a text of a kind, and ``on_close`` is called once, when the session ends.
+
+    It is a candidate of an ``Admission``: ``address`` shares a limit, and is empty over IPC.
+    """
 
     def __init__(
         self,
@@ -69,11 +96,17 @@ class ControlSession:
         session_id: int,
         image: Any,
         request: Any,
+        request_length: int,
         channel: str,
         counter: tuple[bytes, str],
+        lookups: Lookups,
+        log: Callable[[object, str], object],
+        on_close: Callable[[ControlSession], object],
         now_ns: int,
     ) -> None:
         self.session_id = session_id
+        source: str = image.source_identity
+        self.address = "" if source == IPC_SOURCE else _PREFIXES.prefix_of(address_of(source))
         self.image = image
         self.image_id = image.correlation_id
         self.principal = b""
@@ -96,7 +129,18 @@ class ControlSession:
         self._adding: AddingPublication | None = None
         self._publication: Any = None
         self._counter: Any = None
-        self._adding_counter: Operation[Any] = aeron.async_add_counter(SESSION_COUNTER, counter[1], key=counter[0])
+        self._lookups = lookups
+        self._lookup: Lookup | None = None
+        self._adding_ns = now_ns
+        self._counter_key, self._counter_label = counter
+        self._adding_counter: Operation[Any] | None = None
+        self._log, self._on_close = log, on_close
+        is_by_response = "control-mode=response" in channel  # sends nothing before the client asks for it
+        self._is_limited = not (isinstance(authenticator, AcceptAll) or not self.address or is_by_response)
+        self._patience_ns = min(
+            patience_ns(request_length) if self._is_limited else settings.connect_timeout_ns,
+            settings.connect_timeout_ns,
+        )
         self._deadline_ns = now_ns + settings.connect_timeout_ns
         self._next_ns = now_ns
         self._check_ns = now_ns
@@ -110,6 +154,30 @@ class ControlSession:
     @property
     def is_active(self) -> bool:
         return self.state is State.ACTIVE
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the client has authenticated."""
+        return self.state in (State.AUTHENTICATED, State.ACTIVE)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether another session may take the place of this one."""
+        return not self.is_proven and not self.is_done
+
+    def begin(self) -> None:
+        """Begin. The next ``do_work`` adds what the session needs."""
+
+    def drop(self, reason: str) -> None:
+        """End the session because its place is needed."""
+        del reason  # of a connection that has sent nothing
+        self._abort("its client had not authenticated, and its place was needed")
+
+    @property
+    def max_message_length(self) -> int:
+        """The length of the longest message that the client can receive, in bytes."""
+        length: int = self._publication.max_message_length
+        return length
 
     def is_quiet(self, now_ns: int) -> bool:
         """Whether a duty cycle can skip the session: it was checked recently and has nothing queued for the client."""
@@ -221,9 +289,17 @@ class ControlSession:
         return int(step(self) or self.state is not before)
 
     def _init(self) -> bool:
-        what = "response publication"
+        what = "response channel"
         try:
+            if self._adding_counter is None:
+                self._adding_counter = self._aeron.async_add_counter(
+                    SESSION_COUNTER, self._counter_label, key=self._counter_key
+                )
+            if not self._has_numeric_channel():
+                return False
+            what = "response publication"
             if self._adding is None:
+                self._adding_ns = self._now_ns
                 self._adding = AddingPublication(self._aeron, self._channel, self._stream_id)
             if self._publication is None:
                 self._publication = self._adding.poll()
@@ -237,12 +313,32 @@ class ControlSession:
             return False
         self._counter.set_release(self.session_id)
         self.state = State.CONNECTING
-        self._deadline_ns = self._now_ns + self._settings.connect_timeout_ns
+        self._deadline_ns = self._adding_ns + self._patience_ns
         return True
+
+    def _has_numeric_channel(self) -> bool:
+        """Look up the channel's host if it is a name. Return whether it is known. Raises ArchiveError."""
+        if self._adding is not None:
+            return True
+        values = ChannelUri.parse(self._channel).values
+        key = next((each for each in ("endpoint", "control") if name_in(values.get(each, ""))), None)
+        if key is None:
+            return True
+        if self._lookup is None:
+            self._lookup = self._lookups.start(name_in(values[key]), self.address)
+        if not self._lookup.is_done:
+            return False
+        if self._lookup.error:
+            raise refusal(self._lookup.error)
+        address, port = self._lookup.address, values[key].rpartition(":")[2]
+        numeric = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self._channel, self._lookup = with_values(self._channel, {key: numeric}), None
+        return self._has_numeric_channel()
 
     def _connecting(self) -> bool:
         if self._publication.is_connected:
             self.state = State.CONNECTED
+            self._deadline_ns = self._adding_ns + self._settings.connect_timeout_ns
             self._next_ns = self._now_ns
         return False
 
@@ -263,7 +359,7 @@ class ControlSession:
         try:
             decision = self._authenticator.authenticate(self._credentials, self._challenge)
         except Exception as error:
-            log.error("session %d is rejected: the authenticator failed: %r", self.session_id, error)
+            self._log("authenticator", f"session {self.session_id} is rejected: the authenticator failed: {error!r}")
             decision = Reject()
         if isinstance(decision, Accept):
             if self._send(self.encode_response(self._correlation_id, self.session_id, ResponseCode.OK)):
@@ -326,8 +422,11 @@ class ControlSession:
         if self.is_done:
             return
         text = f"control session {self.session_id} of {printable(self.image.source_identity)}: {reason}"
-        log.warning("%s", text)
-        self.rejects_image = text[:1000]
+        self._log((self.state, self.address), text)
+        if (
+            self.is_proven or not self._is_limited
+        ):  # a rejection is repeated, toward an address that may be somebody else's
+            self.rejects_image = text[:1000]
         self.close()
 
     def close(self) -> None:
@@ -337,13 +436,15 @@ class ControlSession:
         self.state = State.DONE
         self._queue.clear()
         self.listing = None
-        self._adding_counter.cancel()
+        if self._adding_counter is not None:
+            self._adding_counter.cancel()
         if self._adding is not None:
             self._adding.cancel()
         if self._publication is not None:
             self._publication.revoke()
         if self._counter is not None:
             self._counter.close()
+        self._on_close(self)
 
 
 _STEPS = {

@@ -2,6 +2,10 @@
 
 A request is validated completely before anything changes. The catalog changes at once, and the response contains the number of
 files to delete. Each duty cycle deletes one file, after the replays that read the files have ended, and a signal reports the end.
+
+After a power failure, the catalog and the files must still fit together, whatever ``file_sync_level`` is, because these requests
+concern data that may be old. So names reach the device before the catalog that refers to them, the catalog before the deletion of
+files to which it referred, and the deletions before the signal.
 """
 
 from __future__ import annotations
@@ -12,15 +16,15 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_STREAM_ID_OFFSET
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.messages import NULL, RecordingSignal
-from mainstem.archive.server.refusals import refusal
-from mainstem.archive.server.replays import is_frame
-from mainstem.errors import ArchiveErrorCode
-from mainstem.recording.segments import OLD_SUFFIX, segment_base, segment_bases, segment_name
+from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.errors import ArchiveError, ArchiveErrorCode
+from mainstem.recording.segments import is_frame, segment_base, segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
     from mainstem.archive.messages import Message
@@ -28,11 +32,14 @@ if TYPE_CHECKING:
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.archive.server.recordings import ActiveRecordings
     from mainstem.archive.server.replays import ReplaySession
+    from mainstem.archive.server.slices import Slice
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.maintenance import SegmentFile
 
 log = logging.getLogger("mainstem.archive")
 
-_LENGTH = struct.Struct("<i")
+_STREAM_AND_TERM = struct.Struct("<ii")
+STEP_LENGTH = 64 << 10  # bytes of a segment that are searched for a frame at once
 
 
 class DeleteOperation:
@@ -54,6 +61,7 @@ class DeleteOperation:
         self._control, self._correlation_id = control, correlation_id
         self._paths = deque(paths)
         self._waits_for = list(waits_for)
+        self._has_deleted = False
 
     def do_work(self, files: ArchiveFiles) -> int:
         """Delete one file, or report the end. Return the work count."""
@@ -61,15 +69,84 @@ class DeleteOperation:
             return 0
         if self._paths:
             path = self._paths.popleft()
-            try:
-                files.delete_file(path)
-            except OSError as error:
-                log.error("%s cannot be deleted: %s", path, error.strerror)
-                self._control.fail(self._correlation_id, f"{path.name} cannot be deleted: {error.strerror}")
+            self._try(lambda: files.delete_file(path), path.name)
+            self._has_deleted = True
         if not self._paths:
             self.is_done = True
+            if self._has_deleted:
+                self._try(files.flush_names, "the directory's list of files")
             self._control.signal(RecordingSignal.DELETE, self._correlation_id, self.recording_id, NULL, NULL)
         return 1
+
+    def _try(self, step: Callable[[], object], name: str) -> None:
+        try:
+            step()
+        except Exception as error:
+            text = f"{name} cannot be deleted: {reason_of(error)}"
+            log.error("recording %d: %s", self.recording_id, text)
+            self._control.fail(self._correlation_id, text)
+
+
+class Attachment:
+    """Attaches the contiguous segments before a recording's start, in slices of duty cycles, and responds with their number."""
+
+    reaches = NULL  # it deletes nothing
+
+    def __init__(
+        self, control: ControlSession, correlation_id: int, recording_id: int, files: ArchiveFiles, cycle: Slice
+    ) -> None:
+        self.recording_id = recording_id
+        self.is_done = False
+        self._control, self._correlation_id = control, correlation_id
+        self._files, self._cycle = files, cycle
+        self._start, self._count = NULL, 0
+        descriptor = files.known(recording_id)
+        self._before = descriptor.start_position
+        self._steps = self._examine(descriptor)
+
+    def do_work(self, files: ArchiveFiles) -> int:
+        """Examine segments, or attach them and respond. Return the work count."""
+        try:
+            while True:
+                next(self._steps)
+                if self._cycle.is_over:
+                    return 1
+        except StopIteration:
+            self.is_done = True
+        except Exception as error:
+            self._fail(error)
+            return 1
+        try:
+            if self._count:
+                d = files.known(self.recording_id)
+                if d.start_position != self._before or not self._path(d, segment_base(d, self._start)).exists():
+                    raise refusal(
+                        f"recording {self.recording_id} was changed while its segments were examined; try again"
+                    )
+                files.set_start(d, self._start)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._control.respond(self._correlation_id, self._count)
+        return 1
+
+    def _fail(self, error: Exception) -> None:
+        self.is_done = True
+        code = error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC
+        self._control.fail(self._correlation_id, reason_of(error), code)
+
+    def _path(self, d: RecordingDescriptor, base: int) -> Path:
+        return self._files.directory / segment_name(d.recording_id, base)
+
+    def _examine(self, d: RecordingDescriptor) -> Iterator[None]:
+        base = segment_base(d, d.start_position) - d.segment_file_length
+        while base >= 0 and (path := self._path(d, base)).exists():
+            self._start = yield from _first_frame(path, d, base)
+            self._count += 1
+            if self._start != base:
+                break
+            base -= d.segment_file_length
+            yield
 
 
 class Deletions:
@@ -80,9 +157,10 @@ class Deletions:
         files: ArchiveFiles,
         recordings: ActiveRecordings,
         replays: Callable[[], list[ReplaySession]],
+        cycle: Slice,
     ) -> None:
-        self._files, self._recordings, self._replays = files, recordings, replays
-        self._operations: dict[int, DeleteOperation] = {}
+        self._files, self._recordings, self._replays, self._cycle = files, recordings, replays, cycle
+        self._operations: dict[int, DeleteOperation | Attachment] = {}
 
     def do_work(self) -> int:
         work = 0
@@ -111,21 +189,21 @@ class Deletions:
         session: ControlSession,
         request: Message,
         recording_id: int,
-        bases: list[int],
+        segments: list[SegmentFile],
         *,
         more: Iterable[Path] = (),
         waits_for: Iterable[ReplaySession] = (),
     ) -> int:
-        paths = [self._path(recording_id, base) for base in bases]
+        """Begin to delete segments and ``more`` files. Return the number of segments."""
         self._operations[recording_id] = DeleteOperation(
             session,
             request.correlation_id,
             recording_id,
-            [*paths, *more],
-            reaches=max(bases, default=NULL),
+            [*(each.path for each in segments), *more],
+            reaches=max((each.base for each in segments), default=NULL),
             waits_for=waits_for,
         )
-        return len(paths)
+        return len(segments)
 
     def _replays_of(self, recording_id: int) -> list[ReplaySession]:
         return [replay for replay in self._replays() if replay.descriptor.recording_id == recording_id]
@@ -143,33 +221,28 @@ class Deletions:
         self._recordings.check_inactive("truncate", recording_id)
         if position % FRAME_ALIGNMENT or not d.start_position <= position <= d.stop_position:
             raise refusal(
-                f"invalid position {position} of recording {recording_id}: start={d.start_position}, "
-                f"stop={d.stop_position}, alignment={FRAME_ALIGNMENT}",
+                f"invalid position {position}: start={d.start_position} stop={d.stop_position} alignment={FRAME_ALIGNMENT}",
                 ArchiveErrorCode.INVALID_POSITION,
             )
         self._check_idle(recording_id)
         base = segment_base(d, position)
         is_inside = position not in (base, d.start_position)
-        # If the recording ends at a segment boundary, keep the next segment and clear it.
-        keeps_base = position != d.start_position
         if (
             is_inside
             and position != d.stop_position
             and not _is_frame(self._path(recording_id, base), d, base, position)
         ):
-            raise refusal(f"position {position} of recording {recording_id} does not point to a valid frame")
+            raise refusal(f"{position} position not aligned to a data header")
         replays = self._replays_of(recording_id)
         for replay in replays:
             replay.close()
         self._files.truncate(d, position)
-        bases = [each for each in segment_bases(self._files.directory, recording_id) if each >= base]
-        if keeps_base and base in bases:
+        segments = self._files.segment_files(recording_id)
+        if position != d.start_position:
+            segments = [each for each in segments if each.base > base or (each.base == base and not is_inside)]
+        if is_inside and self._path(recording_id, base).exists():
             self._files.clear_from(d, base, position)
-            bases.remove(base)
-        if not keeps_base:
-            bases = segment_bases(self._files.directory, recording_id)
-        count = self._delete(session, request, recording_id, bases, waits_for=replays)
-        return count + (keeps_base and not is_inside)
+        return self._delete(session, request, recording_id, segments, waits_for=replays)
 
     def purge(self, session: ControlSession, request: Message) -> int:
         """Delete a recording with all of its files. Its id is not reused."""
@@ -177,18 +250,13 @@ class Deletions:
         recording_id = d.recording_id
         if self._replays_of(recording_id):
             raise refusal(
-                f"it is being replayed: cannot purge active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING
+                f"cannot purge recording with active replay {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING
             )
         self._recordings.check_inactive("purge", recording_id)
         self._check_idle(recording_id)
         self._files.purge(d)
-        prefix = f"{recording_id}-"
-        names = os.listdir(self._files.directory)
-        old = [name for name in names if name.startswith(prefix) and name.endswith(f".rec{OLD_SUFFIX}")]
-        more = [self._files.directory / name for name in old] + [self._files.index_path(recording_id)]
-        return self._delete(
-            session, request, recording_id, segment_bases(self._files.directory, recording_id), more=more
-        )
+        segments = self._files.segment_files(recording_id)
+        return self._delete(session, request, recording_id, segments, more=[self._files.index_path(recording_id)])
 
     # -- segments ----------------------------------------------------------------------------------------------------
 
@@ -200,17 +268,20 @@ class Deletions:
     def _detach(self, d: RecordingDescriptor, start: int) -> None:
         recording_id, length = d.recording_id, d.segment_file_length
         first, last = segment_base(d, d.start_position) + length, segment_base(d, self._end_of(d))
-        if (start - first) % length or not first <= start <= last:
+        if (start - first) % length:
+            raise refusal(f"invalid segment start: newStartPosition={start}")
+        if start < first:
+            raise refusal(f"invalid detach: newStartPosition={start} lowerBound={first}")
+        if start > last:
+            raise refusal(f"invalid detach: in use, newStartPosition={start} upperBound={last}")
+        replays = [each for each in self._replays_of(recording_id) if each.segment_base < start]
+        if replays:
+            replay = min(replays, key=lambda each: each.segment_base)
             raise refusal(
-                f"invalid detach of recording {recording_id}: newStartPosition={start} is not the base of a segment "
-                f"from {first} to {last} (segmentFileLength={length})"
+                f"invalid detach: replay in progress -  state={replay.state.name} newStartPosition={start}"
+                f" upperBound={replay.segment_base} sessionId={wrap_i32(replay.session_id)}"
+                f" streamId={replay.stream_id} channel={replay.channel}"
             )
-        for replay in self._replays_of(recording_id):
-            if replay.segment_base < start:
-                raise refusal(
-                    f"invalid detach of recording {recording_id}: newStartPosition={start} is beyond the position of a "
-                    f"replay to streamId={replay.stream_id} channel={replay.channel}"
-                )
         self._files.set_start(d, start)
 
     def delete_detached(self, session: ControlSession, request: Message) -> int:
@@ -218,8 +289,8 @@ class Deletions:
         d = self._files.known(request.recording_id)
         self._check_idle(d.recording_id)
         end = segment_base(d, d.start_position)
-        bases = [base for base in segment_bases(self._files.directory, d.recording_id) if base < end]
-        return self._delete(session, request, d.recording_id, bases)
+        segments = [each for each in self._files.segment_files(d.recording_id) if each.base < end]
+        return self._delete(session, request, d.recording_id, segments)
 
     def purge_segments(self, session: ControlSession, request: Message) -> int:
         """Detach segments and delete them."""
@@ -227,67 +298,79 @@ class Deletions:
         self._check_idle(d.recording_id)
         first = segment_base(d, d.start_position)
         self._detach(d, start)
-        bases = [base for base in segment_bases(self._files.directory, d.recording_id) if first <= base < start]
-        return self._delete(session, request, d.recording_id, bases)
+        segments = [each for each in self._files.segment_files(d.recording_id) if first <= each.base < start]
+        return self._delete(session, request, d.recording_id, segments)
 
-    def attach(self, _: ControlSession, request: Message) -> int:
-        """Attach the contiguous segments before a recording's start. Return their number."""
-        d = self._files.known(request.recording_id)
-        self._check_idle(d.recording_id)
-        start, count = d.start_position, 0
-        base = segment_base(d, start) - d.segment_file_length
-        while base >= 0 and (path := self._path(d.recording_id, base)).exists():
-            start = _first_frame(path, d, base)
-            count += 1
-            if start != base:
-                break
-            base -= d.segment_file_length
-        if count:
-            self._files.set_start(d, start)
-        return count
+    def attach(self, session: ControlSession, request: Message) -> None:
+        """Attach the contiguous segments before a recording's start. The response has their number."""
+        recording_id = self._files.known(request.recording_id).recording_id
+        self._check_idle(recording_id)
+        self._operations[recording_id] = Attachment(
+            session, request.correlation_id, recording_id, self._files, self._cycle
+        )
 
     def migrate(self, session: ControlSession, request: Message) -> int:
         """Move all segments of one recording to the beginning or the end of another. Return their number."""
         source, target = self._files.known(request.src_recording_id), self._files.known(request.dst_recording_id)
+        if source.stop_position == NULL:
+            raise refusal(f"recording {source.recording_id} is still active")
+        _check_alike(source, target)
+        is_prepended = source.stop_position == target.start_position
+        if not is_prepended and source.start_position != target.stop_position:
+            raise refusal(
+                "invalid migrate: src and dst are not contiguous"
+                f" srcStartPosition={source.start_position} srcStopPosition={source.stop_position}"
+                f" dstStartPosition={target.start_position} dstStopPosition={target.stop_position}"
+            )
+        joint = source.stop_position if is_prepended else source.start_position
+        _check_boundary("src", source, joint)
+        _check_boundary("dst", target, joint)
         for each in (source, target):
             self._recordings.check_inactive("migrate segments of", each.recording_id)
             self._check_idle(each.recording_id)
-            if self._replays_of(each.recording_id):
-                raise refusal(f"cannot migrate segments of recording {each.recording_id}: it is being replayed")
-        _check_alike(source, target)
-        is_prepended = source.stop_position == target.start_position
-        joint = source.stop_position if is_prepended else source.start_position
-        if not is_prepended and source.start_position != target.stop_position:
-            raise refusal(
-                f"cannot migrate segments: recording {source.recording_id} from {source.start_position} to "
-                f"{source.stop_position} neither ends nor begins where recording {target.recording_id} does "
-                f"({target.start_position} to {target.stop_position})"
-            )
-        if segment_base(source, joint) != joint or segment_base(target, joint) != joint:
-            raise refusal(f"cannot migrate segments: position {joint} is not the base of a segment of both recordings")
-        bases = range(segment_base(source, source.start_position), source.stop_position, source.segment_file_length)
+        if self._replays_of(source.recording_id):
+            raise refusal(f"cannot migrate segments of recording {source.recording_id}: it is being replayed")
+        first = segment_base(source, source.start_position)
+        bases = range(first, source.stop_position, source.segment_file_length)
         for base in bases:
-            if not self._path(source.recording_id, base).exists():
-                raise refusal(f"cannot migrate segments: {segment_name(source.recording_id, base)} is missing")
-            if self._path(target.recording_id, base).exists() and base != target.stop_position:
-                raise refusal(f"cannot migrate segments: {segment_name(target.recording_id, base)} exists")
+            path = self._path(source.recording_id, base)
+            if not path.exists():
+                raise refusal(f"missing src segment file {path}")
+            if self._is_other_file(source, target, base):
+                raise refusal(f"preexisting dst segment file {self._path(target.recording_id, base)}")
         if bases:
             self._files.migrate(source, target, bases, is_prepended=is_prepended)
-        left = segment_bases(self._files.directory, source.recording_id)
-        self._delete(session, request, source.recording_id, [base for base in left if base >= source.stop_position])
+        left = [each for each in self._files.segment_files(source.recording_id) if each.base >= first]
+        self._delete(session, request, source.recording_id, left)
         return len(bases)
+
+    def _is_other_file(self, source: RecordingDescriptor, target: RecordingDescriptor, base: int) -> bool:
+        """Whether the target has a segment of its own, and not one of the source's that an interrupted migration gave to it."""
+        path = self._path(target.recording_id, base)
+        return path.exists() and not path.samefile(self._path(source.recording_id, base))
 
 
 def _check_alike(source: RecordingDescriptor, target: RecordingDescriptor) -> None:
     if source.recording_id == target.recording_id:
         raise refusal(f"cannot migrate segments of recording {source.recording_id} to itself")
-    for name in ("segment_file_length", "term_buffer_length", "initial_term_id", "stream_id", "mtu_length"):
-        one, other = getattr(source, name), getattr(target, name)
+    for name, one, other in (
+        ("SegmentFileLength", source.segment_file_length, target.segment_file_length),
+        ("TermBufferLength", source.term_buffer_length, target.term_buffer_length),
+        ("InitialTermId", source.initial_term_id, target.initial_term_id),
+        ("StreamId", source.stream_id, target.stream_id),
+        ("MtuLength", source.mtu_length, target.mtu_length),
+    ):
         if one != other:
-            raise refusal(
-                f"cannot migrate segments: {name}={one} of recording {source.recording_id} is not {other} of "
-                f"recording {target.recording_id}"
-            )
+            raise refusal(f"invalid migrate: src{name}={one} dst{name}={other}")
+
+
+def _check_boundary(label: str, d: RecordingDescriptor, position: int) -> None:
+    if segment_base(d, position) != position:
+        raise refusal(
+            f"invalid migrate: join position is not on segment boundary of {label} recording seamPosition={position}"
+            f" startPosition={d.start_position} stopPosition={d.stop_position}"
+            f" termBufferLength={d.term_buffer_length} segmentFileLength={d.segment_file_length}"
+        )
 
 
 def _is_frame(path: Path, d: RecordingDescriptor, base: int, position: int) -> bool:
@@ -298,16 +381,29 @@ def _is_frame(path: Path, d: RecordingDescriptor, base: int, position: int) -> b
         return False
 
 
-def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> int:
-    """Return the position of the first frame of a segment to attach. Raises ArchiveError if the segment does not fit."""
+def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> Generator[None, None, int]:
+    """Find the position of the first frame of a segment to attach, step by step.
+
+    Raises ArchiveError if the segment does not fit.
+    """
     with path.open("rb", buffering=0) as file:
         length = os.fstat(file.fileno()).st_size
         if length != d.segment_file_length:
-            raise refusal(f"{path.name} has {length} bytes, and segmentFileLength={d.segment_file_length}")
-        term = os.pread(file.fileno(), d.term_buffer_length, 0)
-    for offset in range(0, len(term), FRAME_ALIGNMENT):
-        if _LENGTH.unpack_from(term, offset)[0] > 0:
-            if is_frame(term[offset : offset + DATA_HEADER_LENGTH], d, base + offset):
-                return base + offset
-            raise refusal(f"{path.name}: the frame at {offset} is not of recording {d.recording_id}")
-    raise refusal(f"{path.name}: there is no frame in its first term")
+            raise refusal(f"fileLength={length} not equal to segmentLength={d.segment_file_length}")
+        for start in range(0, d.term_buffer_length, STEP_LENGTH):
+            data = os.pread(file.fileno(), min(STEP_LENGTH, d.term_buffer_length - start), start)
+            zeros = len(data) - len(data.lstrip(b"\0"))
+            if zeros < len(data):
+                offset = start + zeros // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+                header = os.pread(file.fileno(), DATA_HEADER_LENGTH, offset)
+                if is_frame(header, d, base + offset):
+                    return base + offset
+                stream_id, term_id = _STREAM_AND_TERM.unpack_from(header, FRAME_STREAM_ID_OFFSET)
+                expected = wrap_i32(d.initial_term_id + base // d.term_buffer_length)
+                if term_id != expected:
+                    raise refusal(f"term id does not match: actual={term_id} expected={expected}")
+                if stream_id != d.stream_id:
+                    raise refusal(f"stream id does not match: actual={stream_id} expected={d.stream_id}")
+                raise refusal(f"the frame at {offset} of segment {path} is not of recording {d.recording_id}")
+            yield
+    raise refusal(f"fragment not found in first term of segment {path}")

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode
-from mainstem.recording.archive import local_archive
+from mainstem.recording.catalog import NULL
+from mainstem.recording.earlier_frames import EarlierFrames, earlier_frames
 from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
-from mainstem.recording.reader import Progress, RecordingReader
+from mainstem.recording.maintenance import SegmentFile, segment_files
+from mainstem.recording.reader import Progress
 from mainstem.recording.recorder import Recorder, stream_of
-from mainstem.recording.segments import OLD_SUFFIX, segment_bases, segment_name
+from mainstem.recording.segments import OLD_SUFFIX, parse_segment_name, segment_base, segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -30,14 +32,53 @@ if TYPE_CHECKING:
     from mainstem.recording.writer import RecordingWriter
 
 
+STOP_AGAIN_MS = 1000  # between attempts to write stop positions that could not be written
+
+
 class ArchiveFiles(Recorder):
     """The files of an archive. The mark file contains ``owner``; the other arguments are those of ``Recorder``."""
 
+    _MOVES_START = True
+
     def __init__(self, directory: Path | str, owner: MarkOwner, **options: Any) -> None:
         self._owner = owner
+        self._unstopped: dict[
+            int, tuple[int, int]
+        ] = {}  # where and when recordings ended that the catalog has as active
+        self._stops_again_ms = 0
         super().__init__(directory, **options)
         self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
         self._ids = sorted(self._offsets)
+        try:
+            self._finish_deletions()
+        except BaseException:
+            self.close()
+            raise
+
+    def _finish_deletions(self) -> None:
+        """Delete what a crash left: segments that were renamed to be deleted, and names that ``migrate`` also gave to others."""
+        names: dict[int, list[tuple[int, int]]] = {}
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                found = parse_segment_name(entry.name.removesuffix(OLD_SUFFIX))
+                if found is None or not entry.is_file(follow_symlinks=False):
+                    continue
+                if entry.name.endswith(OLD_SUFFIX):
+                    self._disk.delete(self.directory / entry.name)
+                else:
+                    names.setdefault(entry.inode(), []).append(found)
+        for shared in (each for each in names.values() if len(each) > 1):
+            excess = [each for each in shared if not self._has_segment(*each)]
+            if len(excess) < len(shared):
+                for each in excess:
+                    self._disk.delete(self.directory / segment_name(*each))
+
+    def _has_segment(self, recording_id: int, base: int) -> bool:
+        descriptor = self.find(recording_id)
+        if descriptor is None:
+            return False
+        start, stop = descriptor.start_position, descriptor.stop_position
+        return start < stop and segment_base(descriptor, start) <= base < stop
 
     # -- the catalog -------------------------------------------------------------------------------------------------
 
@@ -64,10 +105,14 @@ class ArchiveFiles(Recorder):
             at = bisect_left(self._ids, recording_id + 1)
 
     def newest_first(self) -> Iterator[RecordingDescriptor]:
-        for recording_id in reversed(self._ids):
+        """Yield the recordings from the newest on, except any that are added or deleted during the iteration."""
+        at = len(self._ids)
+        while at:
+            recording_id = self._ids[min(at, len(self._ids)) - 1]
             descriptor = self.find(recording_id)
             if descriptor is not None:
                 yield descriptor
+            at = bisect_left(self._ids, recording_id)
 
     @property
     def next_id(self) -> int:
@@ -81,8 +126,18 @@ class ArchiveFiles(Recorder):
 
     def touch(self) -> None:
         self._mark.touch()
+        if self._unstopped and self._clock.epoch_ms() >= self._stops_again_ms:
+            self._stop_again()
+
+    def show_owner(self, owner: MarkOwner) -> None:
+        """Show in the mark file what is known only once the archive is connected to its driver."""
+        self._mark.show(owner)
 
     # -- recordings --------------------------------------------------------------------------------------------------
+
+    def start_refusal(self, image: Any) -> str:
+        """Return which of a recorder's limits keeps a new recording from starting; an empty string if none, which counts it."""
+        return self._limits.refusal(image.source_identity, len(self._writers), self._clock.monotonic_ns())
 
     def begin(self, image: Any, *, stripped: str, original: str) -> RecordingWriter:
         """Start a new recording of an image, at its join position. Raises RecordingError and OSError."""
@@ -91,9 +146,42 @@ class ArchiveFiles(Recorder):
         self._list(writer.descriptor)
         return writer
 
+    def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
+        """End a recording, like `Recorder.stop`. If the catalog cannot be written, raise the error; `touch` tries again.
+
+        A recording without data keeps its catalog entry, because clients know its id, and no file.
+        """
+        try:
+            stopped = super().stop(writer)
+            if stopped.stop_position == stopped.start_position:
+                with suppress(FileNotFoundError):
+                    self._disk.delete(self.index_path(stopped.recording_id))
+            return stopped
+        except Exception:
+            now_ms = self._clock.epoch_ms()
+            self._unstopped[writer.descriptor.recording_id] = writer.position, now_ms
+            self._stops_again_ms = now_ms + STOP_AGAIN_MS
+            raise
+
+    def _stop_again(self) -> None:
+        self._stops_again_ms = self._clock.epoch_ms() + STOP_AGAIN_MS
+        for recording_id, (position, ended_ms) in list(self._unstopped.items()):
+            descriptor = self.find(recording_id)
+            # It may have been deleted or extended meanwhile, or the failure came after the stop position was written.
+            if descriptor is not None and descriptor.stop_position == NULL and recording_id not in self._writers:
+                self._catalog.stop(descriptor, position, ended_ms)
+            del self._unstopped[recording_id]
+
+    def close(self) -> None:
+        """Try once more to stop recordings in the catalog, then end the others and unlock the directory. Idempotent."""
+        if not self._closed:
+            with suppress(Exception):  # reported when the recording ended; a restart finds its end
+                self._stop_again()
+        super().close()
+
     def add_replica(self, source: RecordingDescriptor) -> RecordingDescriptor:
         """Add an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
-        replica = self._catalog.add(_empty_replica(source), min_id=self._min_id)
+        replica = self._catalog.add(_empty_replica(source), min_id=self._free_id())
         self._known.add(replica)
         self._list(replica)
         return replica
@@ -105,42 +193,54 @@ class ArchiveFiles(Recorder):
     def become_replica(self, empty: RecordingDescriptor, source: RecordingDescriptor) -> RecordingDescriptor:
         """Prepare an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
         recording_id = empty.recording_id
-        for base in segment_bases(self.directory, recording_id):
-            self.delete_file(self.directory / segment_name(recording_id, base))
+        replica = replace(_empty_replica(source), recording_id=recording_id, entry_offset=empty.entry_offset)
+        replica.check_new()  # before anything is deleted
+        for segment in self.segment_files(recording_id):
+            self.delete_file(segment.path)
         self._segments.pop(recording_id, None)
         with suppress(FileNotFoundError):
             self._disk.delete(self.index_path(recording_id))
-        self._replace_entry(replace(_empty_replica(source), recording_id=recording_id, entry_offset=empty.entry_offset))
+        self.flush_names()
+        self._replace_entry(replica)
         return self._catalog.entry(self._offsets[recording_id])
 
-    def extend(self, descriptor: RecordingDescriptor, image: Any) -> RecordingWriter:
+    def earlier_frames(self, descriptor: RecordingDescriptor) -> Generator[None, None, EarlierFrames]:
+        """Examine a stopped recording before it is extended, step by step."""
+        return earlier_frames(self.directory, descriptor)
+
+    def extend(self, descriptor: RecordingDescriptor, image: Any, earlier: EarlierFrames) -> RecordingWriter:
         """Continue a recording at its stop position from an image that begins there. Raises RecordingError and OSError."""
-        count = Progress(descriptor.stop_position, 0)
-        if descriptor.stop_position > descriptor.start_position:
-            with RecordingReader(local_archive(self.directory), descriptor) as reader:
-                count = reader.count_before(descriptor.stop_position)
+        stop = descriptor.stop_position
+        count = Progress(stop if earlier.is_whole else NULL, earlier.messages)
         extended = self._catalog.set_session(descriptor, image.session_id)
-        return self._write(extended, extended.stop_position, count, _life(image), descriptor.session_id)
+        return self._write(extended, stop, count, _life(image), descriptor.session_id, earlier.checksum)
 
     # -- deletions and other changes ---------------------------------------------------------------------------------
+
+    def segment_files(self, recording_id: int) -> list[SegmentFile]:
+        """Return the segments of a recording, also those that were renamed to be deleted."""
+        return [each for each in segment_files(self.directory) if each.recording_id == recording_id]
 
     def index_path(self, recording_id: int) -> Path:
         return index_file(self.directory, recording_id)
 
     def delete_file(self, path: Path) -> None:
-        """Delete a file, or the file that an older archive renamed it to. Ignore missing files."""
-        for each in (path, path.with_name(f"{path.name}{OLD_SUFFIX}")):
-            with suppress(FileNotFoundError):
-                self._disk.delete(each)
-                return
+        """Delete a file, unless it is missing."""
+        with suppress(FileNotFoundError):
+            self._disk.delete(path)
+
+    def flush_names(self) -> None:
+        """Wait until the names of the files are on the device, before the catalog refers to them or a client relies on them."""
+        self._disk.sync_directory(self.directory)
 
     def truncate(self, descriptor: RecordingDescriptor, position: int) -> None:
-        """Make a stopped recording end at an earlier position."""
+        """Make a stopped recording end at an earlier position. Always durable, because its segments are deleted then."""
         if self.index_path(descriptor.recording_id).exists():
             with closing(IndexRepair(self.directory, descriptor.recording_id, self._disk)) as index:
                 count, _ = index.sound(0, position)
                 index.cut(position, count)
         self._catalog.stop(descriptor, position, descriptor.stop_timestamp)
+        self._catalog.sync()
 
     def clear_from(self, descriptor: RecordingDescriptor, base: int, position: int) -> None:
         """Fill a segment with zeros from ``position`` on."""
@@ -152,12 +252,14 @@ class ArchiveFiles(Recorder):
             self._disk.close(fd)
 
     def purge(self, descriptor: RecordingDescriptor) -> None:
-        """Mark a recording as deleted. It can no longer be found."""
+        """Mark a recording as deleted, durably. It can no longer be found."""
         self._catalog.delete(descriptor)
         del self._offsets[descriptor.recording_id]
         self._ids.remove(descriptor.recording_id)
 
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Make a recording start elsewhere, durably. Before that, flush the names of segments that it then has."""
+        self.flush_names()
         self._catalog.set_start(descriptor, position)
 
     def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
@@ -165,8 +267,17 @@ class ArchiveFiles(Recorder):
 
     def _replace_entry(self, descriptor: RecordingDescriptor) -> None:
         at = descriptor.entry_offset
-        moved = self._catalog.replace_entry(descriptor)
-        self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
+        try:
+            moved = self._catalog.replace_entry(descriptor)
+            self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
+        except Exception:
+            # The catalog may have been replaced before the error.
+            self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
+            self._move_writers()
+            raise
+        self._move_writers()
+
+    def _move_writers(self) -> None:
         for writer in self.writers:
             place = self._offsets[writer.descriptor.recording_id]
             writer.descriptor = replace(writer.descriptor, entry_offset=place)
@@ -174,23 +285,27 @@ class ArchiveFiles(Recorder):
     def migrate(
         self, source: RecordingDescriptor, target: RecordingDescriptor, bases: Iterable[int], *, is_prepended: bool
     ) -> None:
-        """Move segments to another recording, which then takes over the start or stop position of the source."""
-        if not is_prepended and (self.directory / segment_name(source.recording_id, source.stop_position)).exists():
-            bases = (*bases, source.stop_position)  # the empty segment after the end
+        """Let another recording have the segments at ``bases``, before or after its own, and the source's start or stop position.
+
+        The source's names of the segments stay, for the caller to delete. So in every order in which the steps can reach the
+        device, each recording has all the files to which its catalog entry refers. After a crash, the next start deletes the
+        names that are no longer needed, or not yet.
+        """
         for base in bases:
-            self._disk.rename(
-                self.directory / segment_name(source.recording_id, base),
-                self.directory / segment_name(target.recording_id, base),
-            )
+            self._share(source.recording_id, target.recording_id, base)
         # The indexes no longer match the positions. Readers scan the frames of both recordings instead.
         for each in (source, target):
             with suppress(FileNotFoundError):
                 self._disk.delete(self.index_path(each.recording_id))
-        if is_prepended:
-            self._catalog.set_start(target, source.start_position)
-        else:
-            self._catalog.stop(target, source.stop_position, source.stop_timestamp)
-        self._catalog.stop(source, source.start_position, source.stop_timestamp)
+        self.flush_names()
+        self._catalog.join(source, target, is_prepended=is_prepended)
+
+    def _share(self, source_id: int, target_id: int, base: int) -> None:
+        """Give a segment an additional name, as a segment of another recording, unless an earlier attempt did."""
+        path, target = (self.directory / segment_name(each, base) for each in (source_id, target_id))
+        with suppress(FileNotFoundError):
+            self._disk.delete(target)
+        self._disk.link(path, target)
 
 
 def _empty_replica(source: RecordingDescriptor) -> RecordingDescriptor:

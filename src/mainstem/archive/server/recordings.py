@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.log.read import find_ready
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.archive.messages import RecordingSignal, encode
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.counters import DiskTimes
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.earlier_frames import EarlierFrames
     from mainstem.recording.writer import RecordingWriter
 
 log = logging.getLogger("mainstem.archive")
@@ -52,11 +53,13 @@ class RecordingSubscription:
     Attributes:
         registration_id: The driver's registration id; -1 until the subscription has been added.
         arrived: Images that have become available and are not being recorded yet.
+        waiting: Images that are not being recorded because of a limit.
         extends: The recording that the image continues; None for new recordings.
         sessions: The active recordings.
         latest: The recording that began last; None before the first.
         error: The most recent error; empty if nothing failed.
-        is_listed: Whether requests find the subscription.
+        is_examining: Whether the recording to extend is being examined.
+        ends_when_idle: Whether the subscription ends with its last active recording, because one was stopped by its id.
     """
 
     control: ControlSession
@@ -71,10 +74,12 @@ class RecordingSubscription:
     extends: int | None = None
     registration_id: int = -1
     arrived: deque[Any] = field(default_factory=deque)
+    waiting: deque[Any] = field(default_factory=deque)
     sessions: list[RecordingSession] = field(default_factory=list)
     latest: RecordingSession | None = None
     error: str = ""
-    is_listed: bool = True
+    ends_when_idle: bool = False
+    is_examining: bool = False
     operation: Operation[Any] | None = None
     subscription: Any = None
 
@@ -90,6 +95,35 @@ class RecordingSubscription:
             self.operation = None
         if self.subscription is not None:
             self.subscription.close()
+
+
+class Extension:
+    """Examines a recording that an image continues, which can take long, before it is extended."""
+
+    def __init__(
+        self,
+        entry: RecordingSubscription,
+        image: Any,
+        recording_id: int,
+        steps: Generator[None, None, EarlierFrames],
+    ) -> None:
+        self.entry, self.image, self.recording_id = entry, image, recording_id
+        self.earlier: EarlierFrames | None = None
+        self._steps = steps
+        entry.is_examining = True
+
+    def step(self) -> bool:
+        """Read some more. Return whether that was all, and ``earlier`` is known."""
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self.earlier = end.value
+            return True
+        return False
+
+    def close(self) -> None:
+        self.entry.is_examining = False
+        self._steps.close()
 
 
 class RecordingEvents:
@@ -136,7 +170,7 @@ class RecordingSession:
     ) -> None:
         self.owner = owner
         self.writer = writer
-        self.is_done = self.is_cut = self.is_drained = False
+        self.is_done = self.is_cut = self.is_drained = self._is_signaled = False
         self.image = image
         self._signal = signal
         self._files, self._events, self._clock, self._writes = files, events, clock, writes
@@ -187,15 +221,15 @@ class RecordingSession:
                     written += length
                 if length < LONG_RUN:
                     break
+        except MainstemError as error:  # before OSError, which some are too, without its errno and text
+            self.end(f"recording {self.recording_id}: {error}")
+            return 1
         except OSError as error:
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             self.end(
                 f"recording {self.recording_id} cannot be written: {error.strerror}",
                 ArchiveErrorCode.STORAGE_SPACE if is_full else ArchiveErrorCode.GENERIC,
             )
-            return 1
-        except MainstemError as error:
-            self.end(f"recording {self.recording_id}: {error}")
             return 1
         if not written and image.is_end_of_stream:
             self._note_end()
@@ -249,32 +283,42 @@ class RecordingSession:
 
     def end(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
         """Stop the recording at its current position, and report it."""
+        self.stop(error, code)
+        self.signal_stop()
+
+    def stop(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        """Stop the recording at its current position. The caller calls ``signal_stop`` next, after signals that precede it."""
         if self.is_done:
             return
         self.is_done = True
-        owner, position = self.owner, self.position
-        if self.image.is_end_of_stream:
-            self.writer.end_life()
         try:
+            if self.image.is_end_of_stream:
+                self.writer.end_life()
             self._files.stop(self.writer)
-        except OSError as failure:
-            error = error or f"recording {self.recording_id} cannot be stopped in the catalog: {failure.strerror}"
+        except Exception as failure:
+            error = error or f"recording {self.recording_id} cannot be stopped in the catalog: {reason_of(failure)}"
         if error:
             log.error("%s", error)
-            owner.fail(error, code)
+            self.owner.fail(error, code)
         self._events.send(
             "RecordingStopped",
             recording_id=self.recording_id,
             start_position=self._start_position,
-            stop_position=position,
-        )
-        owner.control.signal(
-            RecordingSignal.STOP, owner.correlation_id, self.recording_id, owner.registration_id, position
+            stop_position=self.position,
         )
         if self._adding is not None:
             self._adding.cancel()
         if self._counter is not None:
             self._counter.close()
+
+    def signal_stop(self) -> None:
+        """Send the signal STOP. Can be called twice."""
+        if not self._is_signaled:
+            self._is_signaled = True
+            owner = self.owner
+            owner.control.signal(
+                RecordingSignal.STOP, owner.correlation_id, self.recording_id, owner.registration_id, self.position
+            )
 
 
 class ActiveRecordings:
@@ -290,6 +334,9 @@ class ActiveRecordings:
         self._begun: list[RecordingSession] = []
         self._images: list[Any] = []  # of the sessions that have begun
         self._last: list[RecordingSession] = []  # the sessions that were ready in the last cycle
+        self.reserved: set[int] = (
+            set()
+        )  # recordings that will be extended, and count as active for requests that change them
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -302,7 +349,7 @@ class ActiveRecordings:
 
     def check_inactive(self, what: str, recording_id: int) -> None:
         """Raise ArchiveError if a recording is active."""
-        if recording_id in self._sessions:
+        if recording_id in self._sessions or recording_id in self.reserved:
             raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
 
     def get(self, recording_id: int) -> RecordingSession | None:

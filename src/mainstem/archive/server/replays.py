@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,10 +17,10 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.server.publications import AddingPublication
-from mainstem.errors import ArchiveErrorCode, MainstemError, RecordingError
-from mainstem.recording.segments import segment_base, segment_name
+from mainstem.archive.server.refusals import reason_of
+from mainstem.errors import ArchiveErrorCode, RecordingError
+from mainstem.recording.segments import is_frame, segment_base, segment_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,16 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainstem.archive")
 
 COUNTER_ALLOCATED = 1
-_PLACE = struct.Struct("<4i")  # term offset, session id, stream id and term id, at offset 8 of a frame's header
 
 
-def is_frame(header: bytes, d: RecordingDescriptor, position: int) -> bool:
-    """Whether a header belongs to the frame at ``position`` of a recording."""
-    if len(header) < DATA_HEADER_LENGTH:
-        return False
-    offset, _, stream_id, term_id = _PLACE.unpack_from(header, 8)
-    term_count, term_offset = divmod(position, d.term_buffer_length)
-    return (offset, stream_id, term_id) == (term_offset, d.stream_id, wrap_i32(d.initial_term_id + term_count))
+def _aligned(length: int) -> int:
+    return (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
 
 
 class Limit(Protocol):
@@ -128,8 +121,11 @@ class ReplaySession:
         self.channel, self.stream_id = channel, stream_id
         self._directory = directory
         self._control, self._correlation_id = control, correlation_id
-        self._end, self._limit, self._max_length = end, limit, max_length
-        self._stop = end if limit is None else position
+        # Frames can be sent up to ``_available``. The replay sends those that begin before ``_end``, which is inside a frame if the
+        # client asked for such a length.
+        self._end, self._limit, self._max_length = _aligned(end), limit, max_length
+        self._available = descriptor.stop_position if limit is None else position
+        self._stop = min(self._available, self._end)
         self._timeout_ns = connect_timeout_ns
         self._deadline_ns = now_ns + connect_timeout_ns
         self._adding = AddingPublication(aeron, channel, stream_id)
@@ -156,8 +152,8 @@ class ReplaySession:
             if self.state is State.INIT:
                 return self._init(now_ns)
             return self._connecting(now_ns)
-        except (MainstemError, OSError, ValueError) as error:
-            self._fail(str(error))
+        except Exception as error:
+            self._fail(reason_of(error))
             return 1
 
     # -- before a subscriber connects --------------------------------------------------------------------------------
@@ -211,8 +207,8 @@ class ReplaySession:
 
     def _read_limit(self) -> None:
         if self._limit is not None:
-            stop, is_final = self._limit.read()
-            self._stop = min(stop, self._end)
+            self._available, is_final = self._limit.read()
+            self._stop = min(self._available, self._end)
             if is_final:
                 self._end, self._limit = self._stop, None
 
@@ -245,9 +241,13 @@ class ReplaySession:
         if not walk.offset and not walk.others:
             if walk.stopped != WALK_TORN or self.position + length < stop:
                 raise ValueError(f"unexpected end of the frames at position {self.position}")
-            # The limit is inside a frame.
+            # The limit is inside a frame. A length extends to the end of its last frame; a counter must not be overtaken.
             self._read_limit()
-            if self._stop == self._end == stop:
+            has_length = length >= DATA_HEADER_LENGTH
+            frame_end = self.position + _aligned(int.from_bytes(buffer[:4], "little")) if has_length else self._end
+            if self._end < frame_end <= self._available:
+                self._stop = self._end = frame_end
+            elif self._stop == self._end == stop:
                 self._finish()
         if self.position >= self._end:
             self._finish()
@@ -262,8 +262,7 @@ class ReplaySession:
             sent = walk.offset
             self.position += sent
         if walk.others and not self.is_done:
-            length = int.from_bytes(view[walk.last : walk.last + 4], "little")
-            self._padding = (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+            self._padding = _aligned(int.from_bytes(view[walk.last : walk.last + 4], "little"))
             sent += self._pad()
         return sent
 

@@ -11,7 +11,7 @@ removes the replay and continues to record without the source.
 
 A replication is a generator. Each duty cycle resumes it once, and it yields wherever it has to wait. Each of its requests to the
 source is limited by the message timeout. However it ends, its client receives the signal REPLICATE_END, preceded by an error if
-the replication failed.
+the replication failed, and followed, as in the reference, by the signal STOP if the copy was still being recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mainstem.archive.calls import Calls, ReplayOptions, replay_session
 from mainstem.archive.channels import has_any_port, is_response_channel, with_bound_port, with_values
 from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Replication:
         self._replay_destination = ""
         self._session_id = NULL
         self._is_merged = False
+        self._end_position = NULL  # the position that completes the copy, if it is known
         self._attempts_left = JOIN_ATTEMPTS
         self._calls: Calls[Subscription] = Calls(
             archive._aeron,
@@ -137,8 +138,8 @@ class Replication:
             # The source's error codes refer to its own recordings, not to those of the client that receives this error.
             is_own = error.correlation_id == NULL
             self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC)
-        except (MainstemError, OSError, ValueError) as error:
-            self._fail(str(error))
+        except Exception as error:
+            self._fail(reason_of(error))
         return int(self.is_done)
 
     def stop(self) -> None:
@@ -156,6 +157,9 @@ class Replication:
         source = yield from calls.list_recording(request.source_id, timeout=self._timeout)
         if source is None:
             raise refusal(f"unknown src recording id: {request.source_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+        if source.recording_id != request.source_id:
+            raise refusal(f"the source described recording {source.recording_id} when asked for {request.source_id}")
+        source.check_new()  # the source decides what it says
         if 0 < request.file_io_max_length < source.mtu_length:
             raise refusal(f"fileIoMaxLength={request.file_io_max_length} < mtuLength={source.mtu_length}")
         target = self._prepare_target(source)
@@ -171,6 +175,7 @@ class Replication:
         if request.live_destination:
             live_position = yield from self._source_position()
         entry = yield from self._extending(source, target.recording_id)
+        self._end_position = source.stop_position if request.stop_position == NULL else request.stop_position
         yield from self._start_replay(entry, source, position)
         recording = yield from self._recording(entry)
         stop_position = source.stop_position
@@ -278,6 +283,8 @@ class Replication:
         while entry.latest is None or entry.latest.image.session_id != session_id:
             self._check_entry(entry)
             self._check_source()
+            if entry.is_examining:  # the copy so far, which takes as long as reading it
+                deadline = self._deadline()
             yield from self._wait(deadline, "the image of the replay")
         return entry.latest
 
@@ -296,8 +303,12 @@ class Replication:
             self._check_source()
             yield
         # When the source archive is killed, its driver ends the replay's stream as if the replay were complete.
-        if recording.is_drained and (yield from self._stop_position()) != recording.position:
-            raise self._cut(recording)
+        if stop_position == NULL and recording.is_drained:
+            stop_position = (yield from self._calls.settled_stop_position(self._request.source_id)) or NULL
+            if stop_position == recording.position:
+                return
+            self._end_position = max(stop_position, self._end_position)
+        raise self._cut(recording)
 
     def _has_ended(self, entry: RecordingSubscription, recording: RecordingSession) -> bool:
         """Whether the recording has ended, with the replay or because it was stopped. Raises ArchiveError if it failed."""
@@ -309,7 +320,9 @@ class Replication:
         return True
 
     def _cut(self, recording: RecordingSession) -> ArchiveError:
-        return refusal(f"the replay ended at {recording.position}, before its recording")
+        what = "the replay ended" if recording.is_cut or recording.is_drained else "the copy was stopped"
+        end = "the end of the recording" if self._end_position == NULL else f"position {self._end_position}"
+        return refusal(f"{what} at position {recording.position}, before {end}")
 
     def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
         """Join the live stream. Return whether it feeds the copy; False if the source or the copy stopped in the meantime."""
@@ -398,14 +411,19 @@ class Replication:
         if self.is_done:
             return
         self.is_done = True
-        self._steps.close()
-        if self._entry is not None and not self._is_merged:
-            self._archive._end_subscription(self._entry)
-        with suppress(MainstemError):
-            if self._replay_id is not None and self._calls.lost is None:
-                self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
-            self._calls.end()
-        self._signal(RecordingSignal.REPLICATE_END, NULL)
+        stopped: list[RecordingSession] = []
+        try:
+            self._steps.close()
+            if self._entry is not None and not self._is_merged:
+                stopped = self._archive.stop_subscription(self._entry)
+            with suppress(MainstemError):
+                if self._replay_id is not None and self._calls.lost is None:
+                    self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+                self._calls.end()
+        finally:
+            self._signal(RecordingSignal.REPLICATE_END, NULL)
+            for recording in stopped:
+                recording.signal_stop()
 
 
 def _destination(channel: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +11,7 @@ from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.directory import default_directory
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.archive.messages import NULL
 from mainstem.archive.server.access import AcceptAll, Authenticator, Authorizer, allow_all
@@ -20,7 +22,6 @@ from mainstem.archive.server.settings import ArchiveSettings, ThreadingMode
 from mainstem.recording.mark_file import WRITER, MarkOwner
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from types import TracebackType
 
@@ -62,11 +63,13 @@ class ArchiveServer:
         authorizer: Authorizer | None = None,
         driver_invoker: Callable[[], int] | None = None,
         timeout: float | None = None,
+        on_recovery: Callable[[Any], object] = lambda _: None,
         **overrides: Any,
     ) -> Self:
         """Start an archive on a running driver, and return when clients can connect.
 
-        First, the archive recovers its directory: a recording that was not stopped ends at its last frame.
+        First, before it connects to the driver, the archive recovers its directory: a recording that was not stopped ends at its
+        last frame. After a power failure this can take as long as reading the recordings.
 
         Args:
             directory: The directory for the recordings. It is created if it is missing.
@@ -76,6 +79,7 @@ class ArchiveServer:
             authorizer: Decides about each request; by default all are allowed, including deletions.
             driver_invoker: Called while the archive starts, for a driver that runs in the caller's thread.
             timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            on_recovery: Called about once a second while recovery takes long, as by a `Recorder`.
             **overrides: Single fields of the settings, by name.
 
         Returns:
@@ -92,6 +96,14 @@ class ArchiveServer:
         """
         settings = (settings or ArchiveSettings.load()).replace(**overrides)
         with ExitStack() as stack:
+            files = ArchiveFiles(
+                Path(directory),
+                _owner(settings, os.fspath(aeron_directory or default_directory())),
+                segment_length=settings.segment_file_length,
+                durable=settings.file_sync_level > 0,
+                on_recovery=on_recovery,
+            )
+            stack.callback(files.close)
             context = ClientContext(use_invoker=True, driver_invoker=driver_invoker)
             aeron = stack.enter_context(
                 Aeron.connect(aeron_directory, context=context, client_name="mainstem-archive", timeout=timeout)
@@ -99,13 +111,7 @@ class ArchiveServer:
             if settings.id == NULL:
                 settings = settings.replace(id=aeron.next_correlation_id())
             check_unused(aeron.counters, settings.id)
-            files = ArchiveFiles(
-                Path(directory),
-                _owner(settings, aeron.directory),
-                segment_length=settings.segment_file_length,
-                durable=settings.file_sync_level > 0,
-            )
-            stack.callback(files.close)
+            files.show_owner(_owner(settings, aeron.directory))
             conductor = ArchiveConductor(
                 aeron, files, settings, authenticator or AcceptAll(), authorizer or allow_all, SYSTEM_CLOCK
             )

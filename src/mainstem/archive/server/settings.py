@@ -53,16 +53,17 @@ class ArchiveSettings(Settings):
     local_control_stream_id: int = integer(10, "The stream id of requests over IPC.", **INT32)
     control_term_buffer_length: int = size(
         64 << 10,
-        "Term length of response publications whose channel leaves it out.",
+        "Term length of response publications. A client can ask for less, but not for more.",
         low=64 << 10,
         high=1 << 30,
         power_of_two=True,
     )
-    control_term_buffer_sparse: bool = boolean(
-        True, "Whether logs of response publications are sparse if the channel leaves it out."
-    )
+    control_term_buffer_sparse: bool = boolean(True, "Whether logs of response publications are sparse.")
     control_mtu_length: int = size(
-        0, "MTU of response publications whose channel leaves it out; 0 for the driver's.", high=65504, multiple=32
+        0,
+        "The largest MTU of response publications; 0 for the driver's, and at most 1408 if a client asks for one.",
+        high=65504,
+        multiple=32,
     )
     recording_events_channel: str = text("", "The channel of recording events; empty for none.")
     recording_events_stream_id: int = integer(30, "The stream id of recording events.", **INT32)
@@ -92,12 +93,25 @@ class ArchiveSettings(Settings):
     low_storage_space_threshold: int = size(
         128 << 20, "Free space at or below which no recording is started or extended."
     )
-    max_concurrent_recordings: int = integer(20, "How many recordings may be active at once.", low=0, high=MAX_COUNT)
+    max_concurrent_recordings: int = integer(
+        20,
+        "How many recordings may be active at once. Further streams of a recorded channel wait.",
+        low=0,
+        high=MAX_COUNT,
+    )
     max_concurrent_replays: int = integer(20, "How many replays may run at once.", low=0, high=MAX_COUNT)
     max_concurrent_replications: int = integer(
         20, "How many replications may run at once. Each is one of the recordings, too.", low=0, high=MAX_COUNT
     )
-    max_control_sessions: int = integer(256, "How many control sessions may be open.", low=1, high=MAX_COUNT)
+    max_control_sessions: int = integer(
+        256,
+        "How many control sessions may be open. If there are more, the oldest one that has not authenticated makes way.",
+        low=1,
+        high=MAX_COUNT,
+    )
+    max_control_sessions_per_address: int = integer(
+        64, "How many of them may come from one IPv4 address or IPv6 /64 network.", low=1, high=MAX_COUNT
+    )
     max_queued_responses: int = integer(
         1024,
         "How many responses of a session may wait for its client; beyond that the session ends.",

@@ -102,6 +102,14 @@ class PersistentSubscription(PersistentBase, Closing):
             self._job.exception()  # retrieved, because asyncio logs it otherwise
         self._stream.close()
 
+    def _abandon(self) -> None:
+        stream, job = self._stream, self._job
+        if job is None or job.done():
+            stream.close()
+        else:
+            # The job's thread still uses the stream.
+            job.add_done_callback(lambda _: stream.close())
+
 
 class _Client:
     """The part of an asyncio client that a persistent stream uses in the thread that reads recordings."""

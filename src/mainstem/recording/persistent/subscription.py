@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
@@ -84,6 +85,18 @@ class PersistentBase:
         return Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
 
     def _end(self) -> None:
+        self._stream.close()
+
+    def __del__(self) -> None:
+        stream = getattr(self, "_stream", None)
+        if stream is not None and not stream.closed:
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self._abandon()
+
+    def _abandon(self) -> None:
+        """Close the live subscription and the recordings without waiting."""
         self._stream.close()
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
+from mainstem.recording.sessions import may_have_session, session_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,17 +67,20 @@ def ranges_within(
         ids = (
             (bounds.recording_id, descriptor.recording_id),
             (bounds.stream_id, descriptor.stream_id),
-            (bounds.session_id, descriptor.session_id),
         )
         # If the recording times are unknown, no condition on them is true.
         if any(chosen is not None and each not in chosen for chosen, each in ids) or (
             wanted.has_times and not reader.has_times
         ):
             continue
+        chosen = bounds.session_id
+        if chosen is not None and not may_have_session(reader, chosen):
+            continue
         start, end = wanted.of_times(reader, reader.start_position, reader.end_position())
         start, end = wanted.of_positions(reader, start, end, frames=frames)
         if start < end:
-            yield reader, start, end
+            parts = [(start, end)] if chosen is None else session_ranges(reader, start, end, chosen)
+            yield from ((reader, first, last) for first, last in parts)
 
 
 def _near(reader: RecordingReader, position: int, start: int) -> int:

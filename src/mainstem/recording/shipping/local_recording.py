@@ -11,12 +11,12 @@ import os
 import platform
 import re
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import FrameWalk
-from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.file_modes import create_file
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE, find_end, local_archive
@@ -102,18 +102,22 @@ class LocalCatalog:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._seen: tuple[int, int] | None = None
+        self._seen_ns = 0
         self._descriptors: list[RecordingDescriptor] = []
 
-    def recordings(self, epoch_ns: int) -> list[RecordingDescriptor]:
+    def recordings(self) -> list[RecordingDescriptor]:
         """Return the current recordings, or an empty list if there is no catalog yet."""
+        # The kernel's own clock, because the times of files come from the kernel.
+        now_ns = SYSTEM_CLOCK.monotonic_ns()
         try:
             status = (self._directory / CATALOG_FILE).stat()
         except FileNotFoundError:
             return []
         seen = (status.st_mtime_ns, status.st_size)
-        if seen != self._seen or epoch_ns - status.st_mtime_ns < CATALOG_GRAIN_NS:
+        if seen != self._seen or now_ns - self._seen_ns < CATALOG_GRAIN_NS:
             self._descriptors = read_catalog(self._directory)
-            self._seen = seen
+            if seen != self._seen:
+                self._seen, self._seen_ns = seen, now_ns
         return self._descriptors
 
 
@@ -208,23 +212,23 @@ def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: in
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
     """Return the current CRC-32 of a chunk ``[start, end)``. Raises RecordingError if a segment is missing."""
     value = checksum(directory, descriptor, start, end)
-    if index := open_index(directory, descriptor):
-        with closing(index):
-            value = zlib.crc32(index.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
+    # The index as it was shipped, even if an archive that does not write it has extended the recording since.
+    with suppress(RecordingError), closing(LocalIndex(directory, descriptor.recording_id)) as index:
+        value = zlib.crc32(index.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
     return value
 
 
-def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
-    """Return the time (epoch) since which bytes after a position have existed.
+def waited_ns(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
+    """Return how long bytes after a position have existed by the wall clock, which the recorder's times come from.
 
-    If it is unknown, return ``epoch_ns``, the present time.
+    The result is 0 if that is unknown, or if the recorder's time is later than ``epoch_ns``, the present time.
     """
     index = open_index(directory, descriptor)
     if index is None:
-        return epoch_ns
+        return 0
     with closing(index):
         entry = index.at_or_before(position)
-    return min(entry.time_ns, epoch_ns) if entry is not None else epoch_ns
+    return max(epoch_ns - entry.time_ns, 0) if entry is not None else 0
 
 
 # -- the shipper's journal ---------------------------------------------------------------------------------------------

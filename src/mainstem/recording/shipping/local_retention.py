@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from mainstem._internal.clock import Clock
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.manifest import ShippedRecording
     from mainstem.recording.shipping.page_tree import Pages
@@ -49,8 +50,33 @@ class LocalRetention:
 @dataclass(frozen=True, slots=True)
 class _Segment:
     path: Path
-    written_ns: int
+    age_ns: int
     nbytes: int
+
+
+class KnownTimes:
+    """Times of the wall clock, compared with it when they are first seen, and from then on measured with the monotonic clock.
+
+    So setting the wall clock neither ages nor rejuvenates what is known.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[object, int], int] = {}
+        self._used: dict[tuple[object, int], int] = {}
+
+    def since_ns(self, name: object, time_ns: int) -> int:
+        """Return how long ago the time of something was; negative if it is in the future."""
+        now_ns, key = self._clock.monotonic_ns(), (name, time_ns)
+        known = self._known.get(key)
+        if known is None:
+            known = now_ns - (self._clock.epoch_ns() - time_ns)
+        self._used[key] = known
+        return now_ns - known
+
+    def forget_others(self) -> None:
+        """Forget the times that were not asked for since the last call."""
+        self._known, self._used = self._used, {}
 
 
 def delete_shipped(
@@ -58,7 +84,7 @@ def delete_shipped(
     recordings: Iterable[tuple[RecordingDescriptor, ShippedRecording]],
     keep: LocalRetention,
     pages: Pages,
-    epoch_ns: int,
+    times: KnownTimes,
 ) -> tuple[int, int]:
     """Delete the segments that are no longer to be kept. Return their number, and the bytes that they used on disk."""
     candidates: dict[int, list[_Segment]] = {}
@@ -76,14 +102,16 @@ def delete_shipped(
             total += status.st_blocks * 512
             all_shipped = all_shipped and base != bases[-1] and _is_shipped(descriptor, entry, base, pages)
             if all_shipped:
-                segments.append(_Segment(path, status.st_mtime_ns, status.st_blocks * 512))
+                age_ns = times.since_ns(path, status.st_mtime_ns)
+                segments.append(_Segment(path, age_ns, status.st_blocks * 512))
         candidates[descriptor.recording_id] = segments
+    times.forget_others()
     count = nbytes = 0
     # Delete the oldest of all recordings' first segments. If a reader uses it, skip that recording.
     while heads := {key: segments[0] for key, segments in candidates.items() if segments}:
-        key = min(heads, key=lambda each: heads[each].written_ns)
+        key = max(heads, key=lambda each: heads[each].age_ns)
         head = heads[key]
-        is_old = keep.age_ns is not None and epoch_ns - head.written_ns > keep.age_ns
+        is_old = keep.age_ns is not None and head.age_ns > keep.age_ns
         is_over = keep.nbytes is not None and total - nbytes > keep.nbytes
         if not is_old and not is_over:
             break

@@ -27,6 +27,7 @@ manifest replaces one in a page, and an entry in a later page replaces one in an
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,7 +54,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMAT = "mainstem-archive"
-VERSION = 2  # 1: chunks without tables of checksums
+VERSION = 3  # 1: chunks without tables of checksums; 2: manifests without a checksum of their own
+FIRST_WITH_CHECKSUM = 3
+CHECKSUM = "crc32"
+_CHECKSUM_AT_END = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\Z')
 # Older manifests are deleted. A few are enough, because readers keep the manifest that they have read. They need an older one only
 # between listing and reading it.
 RETAINED_MANIFESTS = 32
@@ -216,7 +220,8 @@ class Manifest:
             "pages": [asdict(ref) for ref in self.pages],
             "garbage": [asdict(ref) for ref in self.garbage],
         }
-        return json.dumps(value, separators=(",", ":")).encode()
+        body = json.dumps(value, separators=(",", ":")).encode().removesuffix(b"}")
+        return _with_checksum(body)
 
     @classmethod
     def decode(cls, data: bytes, name: str) -> Manifest:
@@ -226,6 +231,9 @@ class Manifest:
                 raise RecordingError(f"{name} is not a manifest")
             if checked_int(value["version"], "version") > VERSION:
                 raise RecordingError(f"{name} has version {value['version']}; this release reads up to {VERSION}")
+            # A flipped bit of the version must not turn the check off.
+            if value["version"] >= FIRST_WITH_CHECKSUM or CHECKSUM in value:
+                _check(data, name)
             entries = [ShippedRecording.of(each) for each in value["recordings"]]
             manifest = cls(
                 archive_id=checked_text(value["archive"], "archive"),
@@ -244,6 +252,18 @@ class Manifest:
         if manifest_number(name) != (manifest.archive_id, manifest.number):
             raise RecordingError(f"{name} is the manifest {manifest.number} of archive {manifest.archive_id!r}")
         return manifest
+
+
+# The checksum is the last member of the object. It covers all bytes before it, and is stored as a string of hexadecimal digits.
+def _with_checksum(body: bytes) -> bytes:
+    return body + b',"crc32":"%08x"}' % zlib.crc32(body)
+
+
+def _check(data: bytes, name: str) -> None:
+    """Raise RecordingError if a manifest is not the one that was written."""
+    found = _CHECKSUM_AT_END.search(data)
+    if found is None or int(found[1], 16) != zlib.crc32(data[: found.start()]):
+        raise RecordingError(f"{name} is corrupt: its checksum differs")
 
 
 class ManifestLog:
@@ -443,10 +463,17 @@ def tidied(chain: ManifestLog, manifest: Manifest, after_ns: int) -> Manifest:
     return replace(manifest, pages=pages, garbage=(*manifest.garbage, *refs))
 
 
-def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
-    """Delete the objects whose grace period is over. Return the archive's current manifest and the number of deleted objects."""
+def collect_garbage(
+    chain: ManifestLog, now_ns: int, base: Manifest | None = None, over: Sequence[GarbageRef] | None = None
+) -> tuple[Manifest | None, int]:
+    """Delete the objects whose grace period is over. Return the archive's current manifest and the number of deleted objects.
+
+    ``now_ns`` is the wall clock's time. A caller that has watched the periods passes those that are ``over``.
+    """
     manifest = base or chain.latest()
-    due = {ref.name: ref for ref in manifest.garbage if ref.after_ns <= now_ns} if manifest else {}
+    if over is None:
+        over = [ref for ref in manifest.garbage if ref.after_ns <= now_ns] if manifest else ()
+    due = {ref.name: ref for ref in over}
     if manifest is None or not due:
         return manifest, 0
     # First delete the old manifests, so that no manifest refers to missing objects.

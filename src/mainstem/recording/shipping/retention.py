@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from zlib import crc32
 
+from mainstem.recording.identity import is_stored_identity
 from mainstem.recording.segments import first_segment_base, segment_base
 from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
 from mainstem.recording.shipping.manifest import (
@@ -68,8 +68,7 @@ def before_time(time_ns: int) -> Limit:
 class ConsumedPosition:
     """The position up to which a query has read a recording.
 
-    ``identity`` is the identity of the recording's descriptor or, for an ended recording, its CRC-32, which is all that an offset
-    keeps.
+    ``identity`` is the stored identity of the recording or, for an ended recording, its CRC-32, which is all that an offset keeps.
     """
 
     recording_id: int
@@ -80,16 +79,16 @@ class ConsumedPosition:
 
 def before_committed(archive_id: str, committed: Iterable[ConsumedPosition]) -> Limit:
     """Return a limit at the positions that queries have committed. Recordings that no query has started are kept completely."""
-    positions: dict[tuple[int, str | int], int] = {}
+    positions: dict[int, dict[str | int, int]] = {}
     for each in committed:
         if each.archive_id in (None, archive_id):
-            key = (each.recording_id, each.identity)
-            positions[key] = min(each.position, positions.get(key, each.position))
+            of_id = positions.setdefault(each.recording_id, {})
+            of_id[each.identity] = min(each.position, of_id.get(each.identity, each.position))
 
     def limit(entry: ShippedRecording, _: Pages) -> int:
-        d = entry.descriptor
-        keys = [(d.recording_id, d.identity), (d.recording_id, crc32(d.identity.encode()))]
-        return min((positions[key] for key in keys if key in positions), default=entry.start)
+        of_id = positions.get(entry.descriptor.recording_id, {})
+        mine = (at for stored, at in of_id.items() if is_stored_identity(stored, entry.descriptor))
+        return min(mine, default=entry.start)
 
     return limit
 

@@ -150,6 +150,13 @@ class RetryingStore:
     def read(self, name: str, start: int, end: int) -> bytes:
         return self.with_retries(f"read {name}", end - start, self.inner.read, name, start, end)
 
+    def read_version(self, name: str, start: int, end: int, version: str | None) -> tuple[bytes, str]:
+        """Like ``Store.read_version``, once: an object that was replaced does not come back."""
+        return self._call(
+            f"read {name}", self._timeout_s + (end - start) / SLOWEST_BYTES_PER_S,
+            self.inner.read_version, name, start, end, version,
+        )  # fmt: skip
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Put an object unless it exists. Also return False if an attempt that appeared to fail was in fact applied."""
         return self.with_retries(f"put {name}", len(data), self.inner.put_if_absent, name, data)

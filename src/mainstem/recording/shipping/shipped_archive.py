@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import CorruptRangeError, FetchedSegment
 from mainstem.recording.index import ENTRY_LENGTH, IndexEntry, RecordingIndex
@@ -45,6 +45,8 @@ MAX_BLOCKS = 32
 
 
 class ShippedArchive:
+    has_sessions = True
+
     def __init__(self, store: Store, archive_id: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
         self._archive_id = archive_id
@@ -95,7 +97,7 @@ class ShippedArchive:
         try:
             return self.shipped[recording_id]
         except KeyError:
-            raise RecordingError(f"{self.url} holds no recording {recording_id}") from None
+            raise RecordingNotFound(f"{self.url} holds no recording {recording_id}") from None
 
     def recordings(self) -> list[RecordingDescriptor]:
         """Like ``Archive.recordings``: the recordings that have data or can still grow."""

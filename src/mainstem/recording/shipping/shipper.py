@@ -51,9 +51,9 @@ from mainstem.recording.shipping.local_recording import (
     identity_of,
     local_end,
     next_chunk,
-    recorded_since,
+    waited_ns,
 )
-from mainstem.recording.shipping.local_retention import LocalRetention, delete_shipped
+from mainstem.recording.shipping.local_retention import KnownTimes, LocalRetention, delete_shipped
 from mainstem.recording.shipping.manifest import (
     DEFAULT_GRACE_NS,
     CommitConflictError,
@@ -157,13 +157,17 @@ class ArchiveShipper:
         self._catalog = LocalCatalog(self.directory)
         self._manifest: Manifest | None = None
         self._shipped: dict[int, ShippedRecording] = {}
-        self._ends: dict[int, int] = {}
+        # The end of each recording when it was last looked at, and the monotonic time of that.
+        self._ends: dict[int, tuple[int, int]] = {}
         self._settled: dict[int, RecordingDescriptor] = {}
+        # The monotonic time since which each recording has had bytes that are not shipped.
         self._since: dict[int, int] = {}
         self._checked: set[int] = set()
-        self._compared: set[int] = set()
+        # The session of each recording whose last shipped chunk was compared.
+        self._compared: dict[int, int] = {}
         self._blocked: dict[int, tuple[int, str]] = {}
         self._next_put_ns = self._kept_ns = self._rolled_ns = 0
+        self._segment_times, self._grace_ends = KnownTimes(clock), KnownTimes(clock)
 
     def close(self) -> None:
         self._lock.close()
@@ -210,7 +214,7 @@ class ArchiveShipper:
     def drain(self) -> None:
         """Ship everything recorded so far, or until ``stops`` returns True."""
         self._due(drains=True)
-        ends = dict(self._ends)
+        ends = {key: end for key, (end, _) in self._ends.items()}
         while not self._stops() and any(
             self._position(key) < end and key not in self._blocked for key, end in ends.items()
         ):
@@ -228,7 +232,7 @@ class ArchiveShipper:
         due, now_ns = [], self._clock.monotonic_ns()
         # Roll twice per period: one commit then covers many slow recordings, and nothing waits longer than a period.
         rolls = drains or now_ns - self._rolled_ns >= self.options.roll_after_ns // 2
-        for descriptor in self._catalog.recordings(self._clock.epoch_ns()):
+        for descriptor in self._catalog.recordings():
             key = descriptor.recording_id
             if self._settled.get(key) is descriptor:
                 continue
@@ -247,10 +251,12 @@ class ArchiveShipper:
         return sorted(due, key=lambda each: self._since.get(each.descriptor.recording_id, 0))
 
     def _due_of(self, descriptor: RecordingDescriptor, *, drains: bool, rolls: bool) -> Progress | None:
-        key, now_ns = descriptor.recording_id, self._clock.epoch_ns()
+        key, now_ns = descriptor.recording_id, self._clock.monotonic_ns()
         entry = self._shipped.get(key)
         begin = entry.end if entry is not None else descriptor.start_position
-        end = self._ends[key] = local_end(self.directory, descriptor, max(self._ends.get(key, 0), begin))
+        seen = self._ends.get(key)
+        end = self._local_end(descriptor, begin)
+        self._ends[key] = end, now_ns
         if entry is not None:
             self._check_identity(entry, descriptor)
         if end <= begin:
@@ -269,16 +275,36 @@ class ArchiveShipper:
                     self._settled[key] = descriptor
                 return None
             return Progress(descriptor, begin, begin, begin, rolls=True)
-        if entry is not None and key not in self._compared:
+        # Before another session extends a recording, it can be truncated.
+        session_id = descriptor.session_id
+        if entry is not None and self._compared.get(key) != session_id:
             self._compare(entry, descriptor)
-            self._compared.add(key)
+            self._compared[key] = session_id
         if key not in self._since:
-            self._since[key] = recorded_since(self.directory, descriptor, begin, now_ns)
+            self._since[key] = self._waiting_since(descriptor, begin, seen, now_ns)
         stopped = descriptor.stop_position >= 0
         waited = rolls and now_ns - self._since[key] >= self.options.roll_after_ns // 2
         progress = Progress(descriptor, begin, end, begin, rolls=drains or stopped or waited)
         changed = entry is None or entry.descriptor != descriptor
         return progress if changed or progress.rolls or self._has_whole_chunk(progress) else None
+
+    def _local_end(self, descriptor: RecordingDescriptor, shipped: int) -> int:
+        known, _ = self._ends.get(descriptor.recording_id, (0, 0))
+        return local_end(self.directory, descriptor, max(known, shipped))
+
+    def _waiting_since(
+        self, descriptor: RecordingDescriptor, position: int, seen: tuple[int, int] | None, now_ns: int
+    ) -> int:
+        """Return the monotonic time since which bytes after a position have existed.
+
+        Only the wall clock relates the recorder's times to the present, and it can be set. What this process has ``seen`` limits
+        the result: the bytes existed then, or they did not exist yet.
+        """
+        since_ns = now_ns - waited_ns(self.directory, descriptor, position, self._clock.epoch_ns())
+        if seen is None:
+            return since_ns
+        end, seen_ns = seen
+        return min(since_ns, seen_ns) if end > position else max(since_ns, seen_ns)
 
     def _has_whole_chunk(self, progress: Progress) -> bool:
         d, at = progress.descriptor, progress.position
@@ -289,8 +315,8 @@ class ArchiveShipper:
         """Raise RecordingError if the directory has another recording under the id of a shipped one."""
         if entry.descriptor.identity != descriptor.identity:
             raise RecordingError(
-                f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: start, session and"
-                f" channel were {entry.descriptor.identity} and are {descriptor.identity}"
+                f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: start, stream, first"
+                f" term id and term length were {entry.descriptor.identity} and are {descriptor.identity}"
             )
 
     def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
@@ -499,18 +525,19 @@ class ArchiveShipper:
         if keep is None or now_ns < self._kept_ns:
             return
         self._kept_ns = now_ns + KEEP_INTERVAL_NS
-        catalog = self._catalog.recordings(self._clock.epoch_ns())
+        catalog = self._catalog.recordings()
         present = [(d, self._shipped[d.recording_id]) for d in catalog if d.recording_id in self._shipped]
         if not present or not self._is_still_mine():
             return
-        count, nbytes = delete_shipped(self.directory, present, keep, self._chain.pages, self._clock.epoch_ns())
+        count, nbytes = delete_shipped(self.directory, present, keep, self._chain.pages, self._segment_times)
         self.counts.add(segments_deleted=count, bytes_deleted=nbytes)
 
     def _collect_garbage(self) -> None:
         """Delete the objects that retention and compaction have removed from the archive, once their grace period is over."""
-        now_ns = self._clock.epoch_ns()
-        if any(ref.after_ns <= now_ns for ref in self.manifest.garbage):
-            manifest, _ = collect_garbage(self._chain, now_ns, self.manifest)
+        over = [ref for ref in self.manifest.garbage if self._grace_ends.since_ns(ref.name, ref.after_ns) >= 0]
+        self._grace_ends.forget_others()
+        if over:
+            manifest, _ = collect_garbage(self._chain, self._clock.epoch_ns(), self.manifest, over)
             if manifest is not None:
                 self._adopt(manifest)
 
@@ -524,18 +551,21 @@ class ArchiveShipper:
 
     def status(self) -> ShippingStatus:
         """Return how far each recording that is growing or not completely shipped has been shipped. Other threads may call this."""
-        now_ns = self._clock.epoch_ns()
+        now_ns = self._clock.monotonic_ns()
         lags = []
-        for d in self._catalog.recordings(now_ns):
+        for d in self._catalog.recordings():
             if self._settled.get(d.recording_id) is d:
                 continue
-            entry = self._shipped.get(d.recording_id)
+            entry, seen = self._shipped.get(d.recording_id), self._ends.get(d.recording_id)
             shipped = entry.end if entry is not None else d.start_position
-            recorded = local_end(self.directory, d, max(self._ends.get(d.recording_id, 0), shipped))
-            since = recorded_since(self.directory, d, shipped, now_ns) if recorded > shipped else now_ns
-            seconds = max(now_ns - min(since, self._since.get(d.recording_id, since)), 0) / NS_PER_SECOND
+            recorded = self._local_end(d, shipped)
+            since = self._since.get(d.recording_id)
+            if since is None:
+                since = self._waiting_since(d, shipped, seen, now_ns) if recorded > shipped else now_ns
+            # The shipping thread may just have stored a later time.
+            seconds = max(now_ns - since, 0) / NS_PER_SECOND
             lags.append(RecordingLag(d.recording_id, d.stream_id, d.session_id, recorded, shipped, seconds))
         number = self._manifest.number if self._manifest is not None else 0
         since_ns = self.counts.failing_since_ns
-        failing = 0.0 if since_ns is None else max(self._clock.monotonic_ns() - since_ns, 0) / NS_PER_SECOND
+        failing = 0.0 if since_ns is None else max(now_ns - since_ns, 0) / NS_PER_SECOND
         return ShippingStatus(self.identity.id, self.identity.host, self._store.url, number, self.counts, lags, failing)
