@@ -11,6 +11,9 @@ asyncio handle is replaced by a handle of this module (`Runner.present`). If a c
 message is put back.
 
 Each handler of a server runs in its own thread (`HandlerThreads`).
+
+A child created by ``os.fork`` has no such thread, and starts its own for the objects that it makes. Those it inherited keep the
+parent's, so their calls raise ClosedError.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
@@ -47,6 +51,7 @@ M = TypeVar("M")
 
 _lock = threading.Lock()
 _loops: list[LoopThread] = []
+_left: list[LoopThread] = []
 
 
 def _loop() -> LoopThread:
@@ -64,6 +69,8 @@ def _forget_loop() -> None:
     _lock = threading.Lock()
     for thread in _loops:
         atexit.unregister(thread.stop)
+    # Keep them, because the finalizer of an event loop warns that it was not closed.
+    _left.extend(_loops)
     _loops.clear()
 
 
@@ -73,19 +80,16 @@ os.register_at_fork(after_in_child=_forget_loop)
 class Facade(Generic[I]):
     """Base class of the objects that wrap an asyncio object."""
 
-    __slots__ = ("__weakref__", "_inner")
+    __slots__ = ("__weakref__", "_inner", "_thread")
 
     def __init__(self, inner: I) -> None:
+        self._thread = _loop()
         self._inner = inner
-
-    @property
-    def _thread(self) -> LoopThread:
-        return _loop()
 
     @property
     def closed(self) -> bool:
         """Whether this object has ended and can no longer be used."""
-        return bool(self._inner.closed)
+        return self._thread.is_inherited or bool(self._inner.closed)
 
     @property
     def error(self) -> Exception | None:
@@ -130,8 +134,8 @@ class Sender(_Half["aio.Sender[M]"], Generic[M]):
     try_send = runs(aio.Sender[Any].try_send)
     send_acknowledged = waits(aio.Sender[Any].send_acknowledged)
     finish = runs(aio.Sender[Any].finish)
-    close = waits(aio.Sender[Any].close)
-    abort = runs(aio.Sender[Any].abort)
+    close = waits(aio.Sender[Any].close, is_close=True)
+    abort = runs(aio.Sender[Any].abort, is_close=True)
     wait_closed = waits(aio.Sender[Any].wait_closed)
     configure = runs(aio.Sender[Any].configure)
 
@@ -174,8 +178,8 @@ class Receiver(_Half["aio.Receiver[M]"], Generic[M]):
 
     receive = waits(aio.Receiver[M].receive, undo=_put_back)
     try_receive = runs(aio.Receiver[M].try_receive, undo=_put_back_if_any)
-    close = waits(aio.Receiver[Any].close)
-    abort = runs(aio.Receiver[Any].abort)
+    close = waits(aio.Receiver[Any].close, is_close=True)
+    abort = runs(aio.Receiver[Any].abort, is_close=True)
 
     def __iter__(self) -> Iterator[M]:
         """Iterate over messages until the sender finishes the channel. Raises the same errors as `receive`."""
@@ -184,6 +188,8 @@ class Receiver(_Half["aio.Receiver[M]"], Generic[M]):
             try:
                 messages = [self.receive()]
             except ClosedError:
+                if self._thread.is_inherited:
+                    raise
                 return
             yield messages.pop()
 
@@ -217,8 +223,8 @@ class Connection(Facade["aio.Connection"]):
         self._entrypoint = _present(inner.sender if inner._is_client else inner.receiver)
 
     headers = waits(aio.Connection.headers)
-    close = waits(aio.Connection.close)
-    abort = runs(aio.Connection.abort)
+    close = waits(aio.Connection.close, is_close=True)
+    abort = runs(aio.Connection.abort, is_close=True)
     wait_closed = waits(aio.Connection.wait_closed)
     wait_channels_closed = waits(aio.Connection.wait_channels_closed)
     stats = asks(aio.Connection.stats)
@@ -267,7 +273,7 @@ class Connection(Facade["aio.Connection"]):
 
 
 class Server(Facade["aio.Server"]):
-    """A listening server, made by `serve`. A ``with`` block closes it at its end.
+    """A listening server, made by `serve`. A ``with`` block closes it at its end. A server that is dropped is aborted.
 
     Example:
         >>> with serve(handler, "0.0.0.0", 4433, certificate=certificate, key=key) as server:
@@ -277,9 +283,9 @@ class Server(Facade["aio.Server"]):
     __slots__ = ()
 
     wait = waits(aio.Server.wait)
-    shutdown = waits(aio.Server.shutdown)
-    close = waits(aio.Server.close)
-    abort = runs(aio.Server.abort)
+    shutdown = waits(aio.Server.shutdown, is_close=True)
+    close = waits(aio.Server.close, is_close=True)
+    abort = runs(aio.Server.abort, is_close=True)
     stats = asks(aio.Server.stats)
 
     @property
@@ -297,6 +303,13 @@ class Server(Facade["aio.Server"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        inner = getattr(self, "_inner", None)
+        if inner is not None and not self.closed:
+            text = f"{inner!r} was dropped without being closed"
+            self._thread.call_soon(inner.abort)
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
 
 def channel(

@@ -165,6 +165,19 @@ def describe_certificate(der: bytes) -> dict[str, Any]:
     return fields
 
 
+def describe_invalid_time(der: bytes) -> str:
+    """Return in which way a certificate is not valid now, such as "expired at 2026-01-31 00:00:00 UTC"; empty if it is."""
+    from cryptography import x509
+
+    certificate = x509.load_der_x509_certificate(der)
+    now = datetime.datetime.now(datetime.UTC)
+    if now > certificate.not_valid_after_utc:
+        return f"expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+    if now < certificate.not_valid_before_utc:
+        return f"is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
+    return ""
+
+
 def _describe_name(name: x509.Name) -> tuple[tuple[tuple[str, str], ...], ...]:
     return tuple(
         tuple((_LONG_NAMES.get(part.oid.dotted_string, part.oid.dotted_string), str(part.value)) for part in parts)

@@ -25,6 +25,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.tasks import within
 from mainstem._internal.validation import check_int
 from mainstem.aqueduct.events import NO_PROGRESS, Attach, Mode, SendProgress
@@ -149,6 +150,8 @@ class Pipe:
     def error(self) -> MainstemError | None:
         """Return the sticky error of a networked channel; None while it is open or still has messages to receive."""
         end, half = self.end, self.half
+        if half is not None and self.runner.is_left:
+            return ClosedError(INHERITED)
         if end is None or self.batch or (isinstance(half, ReceiverHalf) and half.queue):
             return None
         is_sender = isinstance(half, SenderHalf)
@@ -525,6 +528,8 @@ class Sender(_Half, Generic[M]):
         pipe = self._pipe
         if self._moved or pipe.finished or pipe.aborted:
             return
+        if pipe.half is not None and pipe.runner.is_left:
+            raise ClosedError(INHERITED)
         pipe.finished = True
         pipe.fast = None
         if pipe.half is not None and not pipe.queue:
@@ -545,7 +550,8 @@ class Sender(_Half, Generic[M]):
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
         """
-        if not self._moved and not self._pipe.aborted:
+        pipe = self._pipe
+        if not (self._moved or pipe.aborted or (pipe.half is not None and pipe.runner.is_left)):
             self.finish()
             await self.wait_closed(timeout)
 
@@ -555,7 +561,7 @@ class Sender(_Half, Generic[M]):
         Has no effect once the last frame of `finish` has been sent, or if called again.
         """
         pipe = self._pipe
-        if self._moved or pipe.aborted:
+        if self._moved or pipe.aborted or (pipe.half is not None and pipe.runner.is_left):
             return
         pipe.fast = None
         if pipe.half is not None:
@@ -733,6 +739,8 @@ class Receiver(_Half, Generic[M]):
                 raise end
             return _NOTHING
         runner = pipe.runner
+        if runner.is_left:
+            raise ClosedError(INHERITED)
         if not pipe.batch:
             assert isinstance(half, ReceiverHalf)
             taken = runner.engine.receive_from(half)
@@ -772,7 +780,7 @@ class Receiver(_Half, Generic[M]):
     def abort(self) -> None:
         """Close the receiver like `close`, which waits for nothing either, but without ``await``."""
         pipe = self._pipe
-        if not self._moved and not pipe.closed:
+        if not (self._moved or pipe.closed or (pipe.half is not None and pipe.runner.is_left)):
             pipe.closed = True
             pipe.queue.clear()
             if pipe.half is not None:
@@ -789,6 +797,8 @@ class Receiver(_Half, Generic[M]):
             try:
                 message = self._poll()
             except ClosedError:
+                if pipe.half is not None and pipe.runner.is_left:
+                    raise
                 return
             if message is _NOTHING:
                 await pipe.wait()

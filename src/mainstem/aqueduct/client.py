@@ -76,7 +76,12 @@ class _ClientEndpoint(UdpEndpoint):
         if self._closing is not None:
             self._closing.cancel()
 
+    def _own_runners(self) -> list[Runner]:
+        return [self.runner] if hasattr(self, "runner") else []
+
     def _readable_or_refused(self, on_refused: Callable[[], None]) -> None:
+        if not self._open:
+            return
         if self.runner.established.done():
             self._udp.report_refusals(False)
             self._loop.add_reader(self._udp.fileno(), self._readable, self._udp)

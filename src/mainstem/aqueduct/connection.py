@@ -39,7 +39,8 @@ class Connection:
     """One connection, from either side. `connect` returns it, and a server's handler receives it.
 
     A client has `sender` and a server has `receiver`, the two halves of the entrypoint channel. Other channels are sent through
-    it. An ``async with`` block closes the connection at its end, or aborts it if an exception leaves the block.
+    it. An ``async with`` block closes the connection at its end, or aborts it if an exception leaves the block. A client's
+    connection that is dropped is closed once no channel is left.
 
     Example:
         >>> async with connect("localhost", 4433, ca="ca.pem") as connection:
@@ -169,6 +170,8 @@ class Connection:
             NoReceivers: A receiver was closed before it had received all messages.
             LostInTransit: A receiver was lost on its way to the peer, with its messages.
         """
+        if self._runner.is_left:
+            return
         try:
             if not self._closed_here:
                 if self._is_client:
@@ -224,5 +227,10 @@ class Connection:
 
     def __del__(self) -> None:
         runner = getattr(self, "_runner", None)
-        if runner is not None and not self._closed_here and self._is_client and not runner.engine.is_ended:
-            warnings.warn("an Aqueduct connection was dropped without being closed", ResourceWarning, stacklevel=2)
+        if runner is None or self._closed_here or runner.is_left:
+            return
+        if self._is_client and not runner.engine.is_ended:
+            text = f"{self!r} was dropped without being closed"
+            runner.close_unused()
+            # Without `source`, because a recorded warning would keep the entrypoint's handle alive, and with it the connection.
+            warnings.warn(text, ResourceWarning, stacklevel=2)

@@ -3,7 +3,9 @@
 A server has one socket per address and routes datagrams to runners by connection id. A client has a single socket. Sockets are
 read in batches, and all datagrams of one connection in a batch are processed together.
 
-Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. One round goes as
+Everything runs in the event loop's thread, except `drop_later` and `close_unused`, which finalizers call from any thread, and
+``leave_to_parent``, which ends everything in a forked child without sending a packet: keys, packet numbers and sockets are the
+parent's. One round goes as
 follows: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles
 (``_deliver``). The tasks that use the handles run in the loop's next turn. At its end `flush` carries out the engine's commands,
 sends packets and sets the timer. So a message gets its response within two turns, and everything the application sends in one
@@ -27,6 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.endpoint_stats import EndpointCounters
+from mainstem._internal.exit_cleanup import INHERITED, leave_at_fork
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.events import (
     Acknowledged,
@@ -38,7 +41,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.settings import CID_LENGTH
-from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
+from mainstem.errors import ClosedError, ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +74,7 @@ FLUSH_ROUND_TRIPS = 20
 
 
 class Runner:
-    """The state that a connection's handles share. All methods except `drop_later` run in the event loop's thread."""
+    """The state that a connection's handles share. Its methods run in the event loop's thread, except those that say otherwise."""
 
     def __init__(
         self, engine: AqueductEngine, adapter: QuicAdapter, udp: UdpSocket, address: Address, *, serializer: Serializer
@@ -97,6 +100,10 @@ class Runner:
         self.traffic = EndpointCounters()
         self.warnings = LogThrottle(logger)
         self._is_faulty = False
+        # Whether the application has dropped the connection without closing it.
+        self._is_unused = False
+        # Whether this is the copy of a connection in a forked child.
+        self.is_left = False
         self.on_headers: Callable[[Headers], object] = lambda _: None
         self.on_over: Callable[[], None] = lambda: None
         # Converts a handle that arrived in a message into the object that the application receives.
@@ -155,6 +162,8 @@ class Runner:
         try:
             while self._dropped:
                 self.engine.drop(self._dropped.popleft())
+            if self._is_unused and not (self.engine.live_halves or self.engine.is_ended):
+                self.engine.close(reason="")
             adapter, engine = self.adapter, self.engine
             now = max(self.loop.time(), self._timer_came_for)
             now_ns = int(now * 1e9)
@@ -214,7 +223,7 @@ class Runner:
             due = math.inf
         if engine_ns is not None and engine_ns < due * 1e9:
             due = engine_ns / 1e9
-        keep_alive = adapter.settings.keep_alive
+        keep_alive = adapter.keep_alive
         if keep_alive and self._last_sent + keep_alive < due and adapter.handshake_done and not self.engine.is_ended:
             due = self._last_sent + keep_alive
         if self._timer is not None:
@@ -241,7 +250,7 @@ class Runner:
                 except adapter.library_errors as error:
                     self._library_failed(error)
             self.engine.handle_timeout(int(now * 1e9))
-            keep_alive = adapter.settings.keep_alive
+            keep_alive = adapter.keep_alive
             if keep_alive and adapter.handshake_done and now - self._last_sent >= keep_alive:
                 self._last_sent = now
                 with contextlib.suppress(Exception):
@@ -321,8 +330,18 @@ class Runner:
 
     def drop_later(self, half: Half) -> None:
         """Drop a half whose handle was garbage-collected. Finalizers call this from any thread."""
+        if self.is_left:
+            return
         half.owner = None
         self._dropped.append(half)
+        self._wake_from_any_thread()
+
+    def close_unused(self) -> None:
+        """Close the connection, whose object was dropped, once no channel is left. Finalizers call this from any thread."""
+        self._is_unused = True
+        self._wake_from_any_thread()
+
+    def _wake_from_any_thread(self) -> None:
         with contextlib.suppress(RuntimeError):
             # Only another thread has to wake the loop through its self-pipe.
             if _running_loop() is self.loop:
@@ -447,6 +466,22 @@ class Runner:
         self._deliver(self.now_ns)
         self.wake()
 
+    def leave_to_parent(self) -> None:
+        """End the connection in a forked child, where every call raises ClosedError. Sends nothing."""
+        self.is_left = self._is_faulty = self._scheduled = True
+        if self.engine.is_ended:
+            return
+        self.error = self.error or ClosedError(INHERITED)
+        # The fork may have interrupted the loop's thread in the middle of a step, or the loop's debug mode may refuse this thread.
+        with contextlib.suppress(Exception):
+            self.engine.connection_lost(self.error, self.now_ns)
+            while self.engine.events:
+                self._handle(self.engine.events.popleft())
+        with contextlib.suppress(Exception):
+            _resolve(self.over)
+        if self._timer is not None:
+            self._timer.cancel()
+
     async def wait_over(self, timeout: float) -> None:
         """Wait until the QUIC connection is closed and forgotten on this side, for at most ``timeout`` seconds."""
         await asyncio.wait([self.over], timeout=timeout)
@@ -463,8 +498,26 @@ class UdpEndpoint:
         self._open = True
         for udp in sockets:
             self._loop.add_reader(udp.fileno(), self._readable, udp)
+        leave_at_fork(self)
+
+    def _leave_to_parent(self) -> None:
+        """Close the sockets in a forked child, and leave the connections to the parent.
+
+        The loop's selector is shared with the parent, so nothing is unregistered there.
+        """
+        self._open = False
+        for udp in self._sockets:
+            udp.close()
+        for runner in self._own_runners():
+            runner.leave_to_parent()
+
+    def _own_runners(self) -> list[Runner]:
+        """Return the runners whose packets go through this endpoint."""
+        raise NotImplementedError
 
     def _readable(self, udp: UdpSocket) -> None:
+        if not self._open:
+            return
         batches: dict[tuple[Runner, Address], list[bytes]] = {}
         last: Runner | None = None
         came_from: Address = ()
@@ -524,12 +577,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved, because it is raised elsewhere too."""
-    if not future.cancelled():
-        future.exception()
-
-
 def _resolve(future: Any, error: Exception | None = None) -> None:
     """Set the result or exception of a future unless it is done. It may be that no task waits for it."""
     if not future.done():
@@ -537,4 +584,5 @@ def _resolve(future: Any, error: Exception | None = None) -> None:
             future.set_result(None)
         else:
             future.set_exception(error)
-            future.add_done_callback(_retrieve)
+            # Mark it as retrieved, because it is raised elsewhere too.
+            future.exception()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.endpoint_stats import EndpointCounters, add_counters
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.listening import bind_sockets, find_listening_addresses, given_sockets
 from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
@@ -121,6 +123,17 @@ class Server(UdpEndpoint):
         runners = tuple(self._runners)
         return connection_stats(runners, self._traffic, self._ended_counts, role="server", closed=self.closed)
 
+    def _own_runners(self) -> list[Runner]:
+        return list(self._runners)
+
+    def _leave_to_parent(self) -> None:
+        super()._leave_to_parent()
+        self._closing = True
+        if not self.closed:
+            with contextlib.suppress(RuntimeError):
+                self._ended.set_exception(ClosedError(INHERITED))
+            self._ended.exception()
+
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
         """Return the runner that a datagram belongs to, or None. A first packet creates a runner."""
         if data and data[0] < LONG_HEADER:
@@ -194,7 +207,7 @@ class Server(UdpEndpoint):
         runner.warnings = self._warnings
         runner.on_headers = lambda headers: self._accept(runner, headers)
         runner.on_over = lambda: self._forget(runner)
-        runner.ended.add_done_callback(lambda _: self._log_broken_rule(runner))
+        runner.ended.add_done_callback(lambda _: self._log_failure(runner))
         runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
         runner.expect_headers(self._settings.handshake_timeout)
         cids = self._runners[runner] = {header.destination_cid, bytes(adapter.quic.host_cid)}
@@ -212,10 +225,13 @@ class Server(UdpEndpoint):
             issued(cid)
         return runner
 
-    def _log_broken_rule(self, runner: Runner) -> None:
+    def _log_failure(self, runner: Runner) -> None:
+        """Log that a client broke a rule, or that a TLS handshake failed on either side."""
         error = runner.error
-        if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
-            host, port, *_ = runner.address
+        host, port, *_ = runner.address
+        if runner.adapter.tls_failed:
+            self._warnings.log(logging.WARNING, "TLS handshake", f"{host}:{port}: {error}", runner.now_ns)
+        elif isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             text = f"{host}:{port} broke a rule ({error.rule}), so its connection was closed: {error}"
             self._warnings.log(logging.WARNING, error.rule, text, runner.now_ns)
 
@@ -303,6 +319,8 @@ class Server(UdpEndpoint):
         Args:
             timeout: Seconds to wait before the handlers are cancelled, as by `close`; None waits forever.
         """
+        if self.closed:
+            return
         self._closing = True
         handlers = self._handlers()
         if handlers:
@@ -319,6 +337,8 @@ class Server(UdpEndpoint):
             timeout: Seconds to wait for the cancelled handlers. A handler that is still running then is logged and left running.
                 None waits forever.
         """
+        if self.closed:
+            return
         handlers = self._close_connections()
         try:
             if handlers:
@@ -334,8 +354,9 @@ class Server(UdpEndpoint):
 
     def abort(self) -> None:
         """Close all connections and the sockets immediately, and cancel the handlers without waiting for them."""
-        self._close_connections()
-        self._release()
+        if not self.closed:
+            self._close_connections()
+            self._release()
 
     def _close_connections(self) -> list[asyncio.Task[None]]:
         """Close all connections and cancel the handlers; return the handlers' tasks."""

@@ -59,7 +59,8 @@ class Settings(Limits):
     """The name that the server's certificate must have; None for the host that the client connects to."""
 
     client_ca: str | Path | None = None
-    """A server's: a PEM file of the authorities whose certificates clients must present; None asks for none."""
+    """A server's: a PEM file of the authorities whose certificates clients must present; None asks for none. Only the backend
+    ``aioquic`` can ask for them."""
 
     handshake_timeout: float = 15.0
     """How long to wait for the peer's connection headers before the connection is closed."""
@@ -69,11 +70,12 @@ class Settings(Limits):
     may after the handler has returned. 0 gives them no time."""
 
     idle_timeout: float = 30.0
-    """A connection on which nothing arrives for this long is lost."""
+    """A connection on which nothing arrives for this long is lost. The shorter timeout of both sides holds."""
 
     keep_alive: float = 10.0
-    """Send a ping, which the peer acknowledges, after this long without a packet; 0 sends none. With the defaults a dead peer
-    is noticed after 30 s, even if the application sends nothing."""
+    """Send a ping, which the peer acknowledges, after this long without a packet, or after a third of the idle timeout in effect
+    if that is sooner; 0 sends none. With the defaults a dead peer is noticed after 30 s, even if the application sends
+    nothing."""
 
     max_datagram_size: int = 1200
     """UDP payload: 1200 works on every path; more is faster if the path allows it."""

@@ -132,6 +132,8 @@ class Connection:
     def allow_streams(self, count: int) -> None:
         """Let the peer create more streams. This is needed if the settings' ``allow_at_start`` is off.
 
+        From now on, streams are served even if the server's ``on_connection`` has not returned.
+
         Args:
             count: The number of additional streams.
 
@@ -188,7 +190,7 @@ def connect(
     port: int | None = None,
     *,
     path: str | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     server_hostname: str | None = None,
     handler: Handler | None = None,
     timeout: float | None = CONNECT_TIMEOUT_S,
@@ -214,6 +216,8 @@ async def open_connection(
     except BaseException:
         connection.abort()
         raise
+    if address.ssl is None:
+        connection._runner.break_silence()
     return connection
 
 
@@ -224,7 +228,7 @@ def serve(
     *,
     path: str | None = None,
     sock: socket.socket | Sequence[socket.socket] | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     on_connection: ConnectionHandler | None = None,
     settings: Settings | None = None,
     **overrides: Any,
@@ -238,7 +242,10 @@ def serve(
 
 
 def make_server(
-    handler: Handler, on_connection: ConnectionHandler | None, settings: Settings, ssl: ssl_module.SSLContext | None
+    handler: Handler,
+    on_connection: ConnectionHandler | None,
+    settings: Settings,
+    ssl: ssl_module.SSLContext | bool | None,
 ) -> Server[Any]:
     """Make a server, which does not listen yet."""
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import stat
 from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import asks, runs, waits
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
+from mainstem.errors import ClosedError, ConfigurationError
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
@@ -155,7 +158,14 @@ class Connection(PeerFacade[aio.Connection]):
             if isinstance(outcome, Stream):
                 self._inner._runner.unaccept_stream(outcome._inner)
 
-        return self._thread.run(work(), timeout, undo=undo)
+        try:
+            return self._thread.run(work, timeout, undo=undo)
+        except ClosedError:  # another call, or an earlier one, has closed the connection, whose thread has ended
+            if not self.closed:
+                raise
+            if self.error is not None:
+                raise self.error from None
+            return None
 
     def streams(self) -> Iterator[Stream]:
         """Iterate over the streams that the peer creates, until it creates no more.
@@ -221,7 +231,7 @@ def connect(
     port: int | None = None,
     *,
     path: str | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     server_hostname: str | None = None,
     handler: Handler | None = None,
     timeout: float | None = CONNECT_TIMEOUT_S,
@@ -234,7 +244,8 @@ def connect(
         host: The peer's name or address.
         port: The peer's TCP port.
         path: The path of a Unix socket, instead of host and port.
-        ssl: A client-side context, for TLS. Alternatively, set ``ca`` in the settings.
+        ssl: For TLS: a client-side context, or ``True`` for a default one, which trusts the system's authorities. Alternatively,
+            set ``ca`` in the settings.
         server_hostname: The name that the peer's certificate must have; by default, ``host``.
         handler: Called with each stream that the peer creates, in its own thread. Without a handler, streams wait for
             :meth:`Connection.accept_stream`.
@@ -248,7 +259,8 @@ def connect(
     Raises:
         ConnectionLost: The peer is unreachable.
         Timeout: Connecting took too long.
-        ConfigurationError: Neither host and port nor a path is given.
+        RemoteProtocolError: ``ssl`` or ``ca`` is given, and the peer does not use TLS.
+        ConfigurationError: Neither host and port nor a path is given, or an argument or setting is invalid.
 
     Example:
         >>> with bymux.connect("127.0.0.1", 7000) as connection:
@@ -270,7 +282,7 @@ def serve(
     *,
     path: str | None = None,
     sock: socket.socket | Sequence[socket.socket] | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     on_connection: ConnectionHandler | None = None,
     settings: Settings | None = None,
     **overrides: Any,
@@ -289,8 +301,8 @@ def serve(
             server closes them.
         ssl: A server-side context, for TLS. Alternatively, set ``certificate`` and ``key`` in the settings.
         on_connection: Called with each connection, in its own thread. Any exception ends that connection and counts as a failed
-            handler. To refuse a peer, call ``connection.abort()``. Streams are served meanwhile, unless ``allow_at_start`` is
-            off.
+            handler. To refuse a peer, call ``connection.abort()``. The peer's streams wait until it returns, or calls
+            ``connection.allow_streams``.
         settings: The configuration of each connection. The defaults are vanilla bymux.
         **overrides: Fields of `Settings` by name, which override ``settings``.
 
@@ -347,7 +359,8 @@ def attach(
         The connection, which is a context manager.
 
     Raises:
-        ValueError: The arguments are neither one socket nor two pipes.
+        ConfigurationError: The arguments are neither one connected stream socket nor two pipes, or a setting is unknown or out of
+            range.
 
     Example:
         >>> with bymux.attach(process.stdout, process.stdin, role=bymux.Role.PROACTIVE) as connection:
@@ -375,14 +388,39 @@ def attach(
 async def _open_pair(
     reader: socket.socket | IO[bytes], writer: socket.socket | IO[bytes], made: list[asyncio.BaseTransport]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Make an asyncio reader and writer, and append their transports to ``made``."""
+    """Make an asyncio reader and writer, and append their transports to ``made``. Raises ConfigurationError."""
+    try:
+        for end in (reader, writer):
+            _check_descriptor(end)
+        return await _connect_pair(reader, writer, made)
+    except (OSError, TypeError, ValueError) as error:
+        text = (
+            f"cannot attach: {error}; pass one connected stream socket twice, or the reading end of one pipe and the writing end "
+            "of another"
+        )
+        raise ConfigurationError(text) from error
+
+
+def _check_descriptor(end: socket.socket | IO[bytes]) -> None:
+    """Raise TypeError or ValueError for an object that asyncio would reject only after it has made half a transport."""
+    try:
+        mode = os.fstat(end.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        raise TypeError(f"{end!r} has no open file descriptor") from None
+    if not (stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        raise ValueError(f"{end!r} is neither a socket nor a pipe")
+
+
+async def _connect_pair(
+    reader: socket.socket | IO[bytes], writer: socket.socket | IO[bytes], made: list[asyncio.BaseTransport]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if isinstance(reader, socket.socket) and reader is writer:
         reader.setblocking(False)
         opened = await asyncio.open_connection(sock=reader)
         made.append(opened[1].transport)
         return opened
     if isinstance(reader, socket.socket) or isinstance(writer, socket.socket):
-        raise ValueError("a socket is both reader and writer: attach(sock, sock, role=...)")
+        raise ValueError("a socket is both reader and writer")
     loop = asyncio.get_running_loop()
     stream_reader = asyncio.StreamReader()
     incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream_reader), reader)
@@ -407,7 +445,8 @@ def over_publications(
     """Start a connection over a publication to the peer and a subscription from it, such as Aeron's.
 
     The caller owns both, and must keep them open as long as the connection. The connection's thread polls the subscription, so
-    nothing else may poll it.
+    nothing else may poll it. The connection waits until the peer's subscription and publication have joined. After that, the end of
+    either direction is ConnectionLost, unless the peer has closed the connection.
 
     Args:
         publication: The publication to the peer.

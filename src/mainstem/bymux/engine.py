@@ -112,6 +112,8 @@ class BymuxEngine(BaseEngine[events.Event]):
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         if self.failure is not None:
             self._check_alive()
+        if self._control:
+            self._check_control_limit()
         heartbeat = self._heartbeat
         heartbeat.heard_ns = now_ns
         if heartbeat.pinged_ns >= 0:
@@ -155,10 +157,6 @@ class BymuxEngine(BaseEngine[events.Event]):
             if len(carry) == length:
                 self._carry = bytearray()
                 self._receive_packet(memoryview(carry), 0, now_ns)
-        if len(self._control) > self.settings.control_limit:
-            self._violated(
-                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
-            )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all operations that take input take the time
         self._check_alive()
@@ -535,10 +533,14 @@ class BymuxEngine(BaseEngine[events.Event]):
         while timers:
             when, _, stream = timers[0]
             heartbeat = stream.heartbeat
-            if stream.ended or heartbeat is None or heartbeat.next_timeout_ns() != when:
+            if stream.ended or heartbeat is None or stream.timer_ns != when:
                 heapq.heappop(timers)
-                continue
-            return when if due is None or when < due else due
+            elif heartbeat.next_timeout_ns() != when:
+                heapq.heappop(timers)
+                stream.timer_ns = -1
+                self._set_timer(stream)
+            else:
+                return when if due is None or when < due else due
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
@@ -551,10 +553,11 @@ class BymuxEngine(BaseEngine[events.Event]):
         if verdict is Verdict.PING:
             self._ping_peer(now_ns)
         while self._timers and self._timers[0][0] <= now_ns:
-            _, _, stream = heapq.heappop(self._timers)
+            when, _, stream = heapq.heappop(self._timers)
             heartbeat = stream.heartbeat
-            if stream.ended or heartbeat is None:
+            if stream.ended or heartbeat is None or stream.timer_ns != when:
                 continue
+            stream.timer_ns = -1
             verdict = heartbeat.check(now_ns)
             if verdict is Verdict.DEAD:
                 stream.heartbeat = None
@@ -608,8 +611,13 @@ class BymuxEngine(BaseEngine[events.Event]):
             self._heartbeat.heard(now_ns)
 
     def _set_timer(self, stream: StreamState) -> None:
+        """Have the stream's heartbeat checked when it is due. An earlier timer is kept, and moved when it gets to the front.
+
+        So timers do not accumulate, however often the peer answers what it was not asked.
+        """
         due = stream.heartbeat.next_timeout_ns() if stream.heartbeat is not None else None
-        if due is not None:
+        if due is not None and not 0 <= stream.timer_ns <= due:
+            stream.timer_ns = due
             self._timer_count += 1
             heapq.heappush(self._timers, (due, self._timer_count, stream))
             self.timeout_moved = True

@@ -56,6 +56,9 @@ class Runner(BaseConnection):
         self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
+        # The peer's streams that wait until ``on_connection`` has accepted the connection.
+        self._is_accepted = on_connection is None
+        self._unserved: list[Stream] = []
         # Tasks that wait to open or accept a stream; see `_wake`.
         self.openers = asyncio.Event()
         self.accepters = asyncio.Event()
@@ -72,6 +75,13 @@ class Runner(BaseConnection):
                 ClosedError("the connection has ended: both ends are done with it")
             ),
         }
+
+    def break_silence(self) -> None:
+        """Ping a peer that this end has sent nothing yet, so that a server that expects TLS can tell."""
+        if self.is_open and not self.traffic.bytes_sent:
+            with contextlib.suppress(LocalProtocolError):  # a connection without global packets may not begin with one
+                self.engine.ping(now_ns=self._clock.monotonic_ns())
+            self.flush()
 
     @property
     def connection(self) -> Connection:
@@ -100,6 +110,21 @@ class Runner(BaseConnection):
                 self.end(MainstemError(f"on_connection failed: {error!r}"))
             if not is_own:
                 raise
+        else:
+            self._accept()
+
+    def _accept(self) -> None:
+        """Serve the streams that waited for ``on_connection``, and later ones as they come."""
+        self._is_accepted = True
+        waiting, self._unserved = self._unserved, []
+        for stream in waiting:
+            self._serve(stream)
+
+    def _refuse_unserved(self) -> None:
+        """Abort the streams that wait for ``on_connection``, because the connection is closed from this side."""
+        waiting, self._unserved = self._unserved, []
+        for stream in waiting:
+            stream.abort()
 
     # ---- streams
 
@@ -168,6 +193,7 @@ class Runner(BaseConnection):
     def allow_streams(self, count: int) -> None:
         self._check_open()
         self.engine.allow_streams(count)
+        self._accept()
         self.schedule_flush()
 
     def _check_open(self) -> None:
@@ -191,6 +217,7 @@ class Runner(BaseConnection):
     async def close(self, timeout: float | None) -> None:
         unsent = 0
         if self.failure is None:
+            self._refuse_unserved()
             self.finish()
             await self._wait_streams_ended(timeout)
             if self.failure is None:
@@ -229,6 +256,7 @@ class Runner(BaseConnection):
 
     async def shutdown(self, deadline: float) -> None:
         self._accepts = False
+        self._refuse_unserved()
         self.finish()
         if await wait_for_tasks(self.tasks, deadline - self.loop.time()):
             for state in self.open_streams:
@@ -254,13 +282,20 @@ class Runner(BaseConnection):
             self.stream_dropped(event.stream)
             return
         stream = self.add_stream(event.stream)
-        if self._handler is not None:
-            task = self.spawn(self._handle(stream, self._handler))
-            task.add_done_callback(lambda _: stream._served())
-            stream._task = task
-        else:
+        if self._handler is None:
             connection._accepted.append(stream)
             _wake(self.accepters)
+        elif self._is_accepted:
+            self._serve(stream)
+        else:
+            self._unserved.append(stream)
+
+    def _serve(self, stream: Stream) -> None:
+        """Run the handler of a stream."""
+        assert self._handler is not None
+        task = self.spawn(self._handle(stream, self._handler))
+        task.add_done_callback(lambda _: stream._served())
+        stream._task = task
 
     async def _handle(self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]) -> None:
         try:
@@ -289,6 +324,7 @@ class Runner(BaseConnection):
         for stream in list(self.streams):
             stream._set_exception(error)
         self.streams.clear()
+        self._unserved.clear()
         self.pings.fail(error)
         if self._greeter is not None and self._greeter is not asyncio.current_task(self.loop):
             self._greeter.cancel()

@@ -46,6 +46,7 @@ class StreamState:
     unconsumed = 0
     notify_below = -1
     pings: deque[int] | None = None
+    timer_ns = -1  # when the connection's timer for the heartbeat is due; -1: there is none
     heartbeat: Heartbeat | None = None
     owner: Any = None
 

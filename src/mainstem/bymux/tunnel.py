@@ -13,15 +13,14 @@ import contextlib
 import logging
 import random
 import socket
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import bymux
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
-from mainstem._internal.exposure import check_exposure, is_loopback
-from mainstem._internal.eyeballs import connect_socket
+from mainstem._internal.exposure import TLS_OPTIONS, check_exposure, is_loopback
+from mainstem._internal.eyeballs import connect_socket, reset_on_close
 from mainstem._internal.listening import find_listening_addresses, name_of
 from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.open_files_limit import raise_open_files_limit
@@ -165,8 +164,17 @@ def reset(writer: asyncio.StreamWriter) -> None:
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_on_close(raw, True)
     writer.transport.abort()
+
+
+async def _addresses(listen: Address) -> list[str]:
+    """Return the addresses on which a tunnel would listen, as numbers."""
+    try:
+        found = await find_listening_addresses(listen.host, listen.port or 0, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {listen}: {error}") from error
+    return [str(address[0]) for _, address in found]
 
 
 class TunnelServer:
@@ -190,13 +198,15 @@ class TunnelServer:
         self._warnings = LogThrottle(logger)
         self._listener: Server[Runner] | None = None
 
-    async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
+    async def start(
+        self, listen: Address, *, ssl: ssl_module.SSLContext | bool | None = None, insecure: bool = False
+    ) -> None:
         """Start listening for tunnels.
 
         Raises ``ConfigurationError`` if it would listen beyond loopback without a token and TLS, unless ``insecure``.
         """
         if listen.path is None:
-            await self._check_exposure(listen, has_tls=ssl is not None, insecure=insecure)
+            await self._check_exposure(listen, has_tls=bool(ssl), insecure=insecure)
         raise_open_files_limit()
         self._listener = await bymux.aio.serve(
             self._handle,
@@ -209,22 +219,13 @@ class TunnelServer:
         )
 
     async def _check_exposure(self, listen: Address, *, has_tls: bool, insecure: bool) -> None:
-        try:
-            found = await find_listening_addresses(listen.host, listen.port or 0, socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConfigurationError(f"cannot listen on {listen}: {error}") from error
-        for _, address in found:
-            check_exposure(
-                str(address[0]),
-                has_tls=has_tls,
-                has_token=bool(self._token),
-                insecure=insecure,
-                token_options=f"--token-file or {TOKEN_VARIABLE}",
-            )
+        protection = {TLS_OPTIONS: has_tls, f"--token-file or {TOKEN_VARIABLE}": bool(self._token)}
+        for address in await _addresses(listen):
+            check_exposure(address, insecure=insecure, protection=protection)
 
     @property
-    def port(self) -> int:
-        """The TCP port on which it listens."""
+    def port(self) -> int | Any:
+        """The TCP port on which it listens; ``None`` for a Unix socket."""
         assert self._listener is not None
         return self._listener.port
 
@@ -267,16 +268,21 @@ class TunnelServer:
 async def open_connection(
     to: Address, *, timeout: float | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to an address; return a reader and a writer. Raises OSError, or TimeoutError after ``timeout`` seconds."""
+    """Connect to an address; return a reader and a writer. Raises OSError, or TimeoutError after ``timeout`` seconds.
+
+    If it is cancelled, the connection is reset, because a target must not take a tunnel that broke for a client that left.
+    """
     async with asyncio.timeout(timeout_of(timeout)):
         if to.path is not None:
             return await asyncio.open_unix_connection(to.path)
         sock = await connect_socket(to.host or "localhost", to.port or 0, timeout=None)
         try:
-            return await asyncio.open_connection(sock=sock)
+            reader, writer = await asyncio.open_connection(sock=sock)
         except BaseException:
             sock.close()
             raise
+        reset_on_close(sock, False)
+        return reader, writer
 
 
 class TunnelClient:
@@ -287,7 +293,7 @@ class TunnelClient:
         to: Address,
         *,
         token: bytes = b"",
-        ssl: ssl_module.SSLContext | None = None,
+        ssl: ssl_module.SSLContext | bool | None = None,
         server_hostname: str | None = None,
         window: int = bymux.Settings.stream_window,
         stall_timeout: float = STALL_TIMEOUT_S,
@@ -312,9 +318,13 @@ class TunnelClient:
     async def start(self, listen: Address, *, insecure: bool = False) -> None:
         """Connect, then start listening. Raises any error of the first attempt to connect.
 
-        Raises ``ConfigurationError`` if it would connect to another host without TLS, unless ``insecure``.
+        Raises ``ConfigurationError`` if it would connect to another host without TLS, or let other hosts use the tunnel, unless
+        ``insecure``.
         """
-        if self._ssl is None and not insecure and not self._to.is_local:
+        if listen.path is None:
+            for address in await _addresses(listen):
+                check_exposure(address, insecure=insecure)
+        if not self._ssl and not insecure and not self._to.is_local:
             raise ConfigurationError(
                 f"a tunnel to {self._to} needs TLS, since others can read and change what it carries"
             )
@@ -324,9 +334,10 @@ class TunnelClient:
         await self._sockets.start(listen.host, listen.port, listen.path)
 
     @property
-    def port(self) -> int:
-        """The TCP port on which it listens."""
-        return int(self._sockets.address[1])
+    def port(self) -> int | Any:
+        """The TCP port on which it listens; ``None`` for a Unix socket."""
+        address = self._sockets.address
+        return int(address[1]) if isinstance(address, tuple) else None
 
     async def _connect(self) -> None:
         to = self._to

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
+from mainstem._internal.exit_cleanup import INHERITED, leave_at_fork
 from mainstem._internal.lazy import lazy_names
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
@@ -158,6 +159,8 @@ class _AsyncEnd(End):
             try:
                 yield await self.receive()
             except ClosedError:
+                if self.error is not None or self._is_left:
+                    raise
                 return
 
 
@@ -242,6 +245,12 @@ class Server(ServerEnd):
         self._agent = ServerAgent(channels, self._handlers.start, _Changed, **more)
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._is_left = False
+        leave_at_fork(self)
+
+    def _leave_to_parent(self) -> None:
+        self._is_left = True
+        self._agent.leave_to_parent()
 
     async def _open(self) -> Self:
         # Starting a driver takes a moment. Use a thread, so that the event loop can run other tasks.
@@ -252,7 +261,7 @@ class Server(ServerEnd):
     @property
     def closed(self) -> bool:
         """Whether the server is closed."""
-        return self._agent.is_aborted or not self._agent.is_connected
+        return self._is_left or self._agent.is_aborted or not self._agent.is_connected
 
     async def _run(self) -> None:
         agent = self._agent
@@ -267,6 +276,8 @@ class Server(ServerEnd):
 
     async def wait(self, timeout: float | None = None) -> None:
         """Wait until the server has ended, because of `close` or an error, which is then in ``error``."""
+        if self._is_left:
+            raise ClosedError(INHERITED)
         if self._task is not None:
             # Do not await the task directly, or cancelling this call would cancel the task.
             await within(timeout, asyncio.wait([self._task]), "wait for the end of the server")
@@ -280,7 +291,7 @@ class Server(ServerEnd):
 
     async def close(self) -> None:
         """End every duologue, cancel the handlers, and end the server. If this call is cancelled, it ends them without waiting."""
-        if self._task is None:
+        if self._task is None or self._is_left:
             return
         if self._closing is None:
             self._task.cancel()
@@ -290,6 +301,8 @@ class Server(ServerEnd):
 
     def abort(self) -> None:
         """End at once. Clients learn that their duologues were aborted. Handlers are cancelled, without waiting for them."""
+        if self._is_left:
+            return
         self._agent.is_aborted = True
         if self._task is not None and self._closing is None:
             self._task.cancel()
@@ -333,6 +346,7 @@ class Client(ClientEnd, _AsyncEnd):
         super().__init__(channels, **more)
         self._ending: asyncio.Task[None] | None = None
         self._failure: MainstemError | None = None
+        leave_at_fork(self)
 
     async def _open(self) -> Self:
         try:
@@ -355,6 +369,8 @@ class Client(ClientEnd, _AsyncEnd):
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue once the server has received everything. If this call is cancelled, it aborts."""
+        if self._is_left:
+            return
         if self._ending is None and self._connection is not None:
             self._is_over = True
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
@@ -375,6 +391,8 @@ class Client(ClientEnd, _AsyncEnd):
 
     def abort(self) -> None:
         """End the duologue at once, without waiting for the server."""
+        if self._is_left:
+            return
         self._abort()
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._finish(None, aborts=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 
+from mainstem._internal.host_names import problem_of
 from mainstem.duologue.settings import Settings
 from mainstem.errors import ConfigurationError
 
@@ -82,6 +83,11 @@ class ClientChannels(_Channels):
     """A client's channels: the all-clients channels without a session id, or its duologue's channels with one."""
 
     local_address: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if problem := problem_of(self.host):
+            raise ConfigurationError(f"host={self.host!r}: {problem}")
 
     def subscription(self, control_port: int | None = None, session_id: int | None = None) -> str:
         """Return the channel for receiving from the server. A duologue's channel ignores all other sessions."""

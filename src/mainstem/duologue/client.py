@@ -67,6 +67,7 @@ class Client(ClientEnd, BlockingEnd):
             timeout: Seconds to wait for the server; None waits forever.
 
         Raises:
+            Aborted: The server's handler returned without reading all messages.
             ConnectionLost: The server did not confirm in time that it has received everything, or sent no heartbeat.
             MainstemError: The error that ended the duologue, if no call has raised it.
         """
@@ -82,13 +83,16 @@ class Client(ClientEnd, BlockingEnd):
 
     def abort(self) -> None:
         """End the duologue at once. The server learns of the abort. Messages that it has not received are lost."""
+        if self._is_left:
+            return
         with self._lock:
             self._abort()
         self._disconnect()
 
     def _leave_to_parent(self) -> None:
-        """Give up ownership in a forked child: the threads, the driver and the clients belong to the parent."""
-        self._is_over = True
+        super()._leave_to_parent()
+        # Another thread of the parent may have held the lock.
+        self._rlock = threading.RLock()
 
     def __del__(self) -> None:
         if getattr(self, "_connection", None) is not None and not self._is_over:

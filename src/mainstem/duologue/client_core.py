@@ -7,9 +7,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import seconds_ns
-from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
-from mainstem.duologue.streams import Exchange, Link, StreamPair
-from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, Delivery, MainstemError, RemoteProtocolError
+from mainstem.duologue.messages import KEY_BITS, SAYS_END, Connect, Hello, decrypt_session, error_of, parse_response
+from mainstem.duologue.streams import Exchange, Link, StreamPair, driver_lost
+from mainstem.errors import ConnectRefused, ConnectTimeout, Delivery, MainstemError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from random import Random
@@ -114,9 +114,9 @@ class ClientCore(Link):
             return
         try:
             if self._aeron.closed:
-                raise self._aeron.error or ClosedError("the client of the media driver was closed")
+                raise driver_lost(self._aeron)
             if self.exchange is not None:
-                self._work_open(self.exchange)
+                self._work_open(self.exchange, now_ns)
             elif self._is_step_done():
                 self._advance(now_ns)
             elif self._timeout is not None and now_ns - self._since_ns >= seconds_ns(self._timeout):
@@ -147,7 +147,12 @@ class ClientCore(Link):
         elif self.step is Step.JOIN_DUOLOGUE:
             name = f"duologue {self.duologue_session}"
             self.exchange = Exchange(
-                self._streams, peer=self.peer, name=name, ciphers=self.ciphers, inspect=self._inspect
+                self._streams,
+                peer=self.peer,
+                name=name,
+                ciphers=self.ciphers,
+                inspect=self._inspect,
+                says_end=self.peer_says_end,
             )
         self.step = _NEXT[self.step]
         logger.debug("[%d] %s", self.session_id, _REACHED[self.step])
@@ -159,7 +164,7 @@ class ClientCore(Link):
         assert publication is not None
         if not self._has_asked:
             hello = Hello(self._key) if self._handshake is None else self._handshake.hello
-            self._has_asked = publication.offer(hello.encode()) > 0
+            self._has_asked = publication.offer(hello.encode(), reserved_value=SAYS_END) > 0
             if self._has_asked:
                 logger.debug("[%d] send: HELLO", self.session_id)
         subscription.poll_messages(self._on_response, RESPONSES_AT_ONCE)
@@ -178,6 +183,7 @@ class ClientCore(Link):
             return
         if isinstance(response, Connect):
             self._response = response
+            self.peer_says_end = self._handshake is not None or fragment.header.reserved_value == SAYS_END
         else:
             raise ConnectRefused(
                 f"{self.peer} refused this client: {response.message}",
@@ -202,24 +208,31 @@ class ClientCore(Link):
 
     # -- the open duologue -----------------------------------------------------------------------------------------
 
-    def _work_open(self, exchange: Exchange) -> None:
-        arrivals = self._streams.arrivals
-        while arrivals:
-            exchange.image = arrivals.popleft()
+    def _work_open(self, exchange: Exchange, now_ns: int) -> None:
+        exchange.take_images()
         if self._is_finishing:
             exchange.drop()
+            self.finish()
         exchange.poll(MESSAGES_AT_ONCE)
-        exchange.check_peer()
+        exchange.check_peer(now_ns, has_left=self._is_finishing)
 
     def _inspect(self, message: bytes) -> None:
         reason = error_of(message)
         if reason is not None:
             raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
 
+    @property
+    def unread(self) -> int:
+        """How many messages the server has left unread, as it said with its end."""
+        return 0 if self.exchange is None else self.exchange.unread
+
     def finish(self) -> None:
-        """End the stream to the server. The duologue ends once the server has received everything. Later messages are dropped."""
+        """End the stream to the server, as soon as it has space for that. Later messages are dropped.
+
+        The duologue ends once the server has received everything.
+        """
         self._is_finishing = True
-        if self.is_open and self.exchange is not None:
+        if self.is_open and self.exchange is not None and self.exchange.say_end():
             self.exchange.publication.close()
 
     def abort(self) -> None:

@@ -38,6 +38,7 @@ MAX_MESSAGES = (1 << 63) - 1  # per direction; a larger number would not be posi
 _ZERO_NONCE = bytes(12)  # for keys that seal exactly one message
 _HELLO_CONTEXT = b"mainstem duologue 1 hello"
 _KEYS_CONTEXT = b"mainstem duologue 1 keys"
+_END = b"end"  # distinguishes the end from an empty message
 
 
 class ServerKey:
@@ -126,23 +127,26 @@ class _Direction:
         self._session = _session_bytes(session_id)
         self.number = 0
 
+    def _vouched(self, *, is_end: bool) -> bytes:
+        return self._session + _END if is_end else self._session
+
 
 class Sealer(_Direction):
     """The encryption of one direction."""
 
-    def seal(self, message: bytes) -> bytes:
-        """Encrypt a message with its number. Numbers must be sent in order, and each only once."""
+    def seal(self, message: bytes, *, is_end: bool = False) -> bytes:
+        """Encrypt a message with its number. Numbers must be sent in order, and each only once. ``is_end`` seals the end."""
         if self.number >= MAX_MESSAGES:
             raise LocalProtocolError("this duologue has used all of its message numbers; open a new one")
         number = self.number.to_bytes(NUMBER_LENGTH, "little")
-        return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
+        return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._vouched(is_end=is_end))
 
 
 class Opener(_Direction):
     """The decryption of one direction."""
 
-    def open(self, sealed: bytes) -> bytes:
-        """Decrypt a message. Raises RemoteProtocolError unless it is the peer's next message, unmodified."""
+    def open(self, sealed: bytes, *, is_end: bool = False) -> bytes:
+        """Decrypt a message, or the end. Raises RemoteProtocolError unless it is the peer's next one, unmodified."""
         number = sealed[:NUMBER_LENGTH]
         if len(sealed) < OVERHEAD:
             raise RemoteProtocolError(
@@ -154,7 +158,7 @@ class Opener(_Direction):
                 rule="encryption",
             )
         try:
-            return self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._session)
+            return self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._vouched(is_end=is_end))
         except InvalidTag:
             raise RemoteProtocolError(f"message {self.number} was changed on its way", rule="encryption") from None
 

@@ -16,14 +16,24 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.validation import check_seconds
 from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.client.context import log_error
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.messages import checked_message
 from mainstem.duologue.session import DuologueState
 from mainstem.duologue.stats import DuologueStats
-from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery
+from mainstem.errors import (
+    Aborted,
+    BackPressured,
+    ClientTimeout,
+    ClosedError,
+    ConnectionLost,
+    Delivery,
+    DriverTimeout,
+)
 
 if TYPE_CHECKING:
     import os
@@ -44,6 +54,12 @@ def secure_random() -> Random:
     return SystemRandom()
 
 
+def _log_error(error: BaseException) -> None:
+    # The end of the client is an error of the duologue, which its calls raise.
+    if not isinstance(error, (ClientTimeout, DriverTimeout)):
+        log_error(error)
+
+
 class DriverConnection:
     """A client of a media driver, and the driver itself if this process started it."""
 
@@ -60,7 +76,7 @@ class DriverConnection:
             if aeron is None:
                 if directory is None:
                     directory = opened.enter_context(MediaDriver.launch(**driver_settings)).directory
-                aeron = opened.enter_context(Aeron.connect(directory, client_name=name))
+                aeron = opened.enter_context(Aeron.connect(directory, client_name=name, on_error=_log_error))
             self.aeron = aeron
             self._owned = opened.pop_all()
 
@@ -87,6 +103,15 @@ class End(ABC):
     @property
     @abstractmethod
     def _link(self) -> Link: ...
+
+    @property
+    @abstractmethod
+    def error(self) -> MainstemError | None: ...
+
+    @property
+    @abstractmethod
+    def _is_left(self) -> bool:
+        """Whether this end belongs to the parent of this process, which was forked."""
 
     @property
     def _lock(self) -> AbstractContextManager[object]:
@@ -164,10 +189,11 @@ class BlockingEnd(End):
         Raises:
             Timeout: The stream had no space in time.
             ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: The peer sent no heartbeat for ``heartbeat_timeout``.
+            ConnectionLost: The peer sent no heartbeat for ``heartbeat_timeout``, its stream ended although it did not say so, or
+                the connection to the media driver was lost.
             Aborted: The peer aborted the duologue.
             ClosedError: The peer has left, or this end is closed.
-            ValueError: The message is too long.
+            ConfigurationError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
 
         Example:
@@ -209,6 +235,8 @@ class BlockingEnd(End):
             try:
                 yield self.receive()
             except ClosedError:
+                if self.error is not None or self._is_left:
+                    raise
                 return
 
 
@@ -220,7 +248,13 @@ class DuologueEnd(End):
 
     @property
     def _link(self) -> Session:
+        if self._session.is_left:
+            raise ClosedError(INHERITED)
         return self._session
+
+    @property
+    def _is_left(self) -> bool:
+        return self._session.is_left
 
     @property
     def session_id(self) -> int:
@@ -240,7 +274,7 @@ class DuologueEnd(End):
     @property
     def closed(self) -> bool:
         """Whether the duologue has ended or is about to end. Nothing can be sent any more."""
-        return not self._session.is_open
+        return self._session.is_left or not self._session.is_open
 
     @property
     def error(self) -> MainstemError | None:
@@ -253,11 +287,15 @@ class DuologueEnd(End):
 
     def abort(self) -> None:
         """End the duologue at once. Queued messages are dropped, and the client's calls raise Aborted."""
+        if self._is_left:
+            return
         with self._session.changed:
             self._session.abort()
 
     def _closing(self, error: str, timeout: float | None) -> Steps[None]:
         session = self._session
+        if session.is_left:
+            return
         session.close(error)
         deadline = Deadline(SYSTEM_CLOCK, timeout)
         while session.state is not DuologueState.CLOSED:
@@ -282,6 +320,7 @@ class ClientEnd(End):
     """
 
     _is_over = False  # whether `close` or `abort` was called
+    _is_left = False
 
     def __init__(
         self,
@@ -347,6 +386,10 @@ class ClientEnd(End):
                 self._work()
             if core.error is not None and not (core.has_told or isinstance(core.error, ClosedError)):
                 failure = core.error
+        if failure is None and core.unread:
+            failure = Aborted(
+                f"{core.peer} ended the duologue without reading the last {core.unread} of {core.stats().messages_sent} messages"
+            )
         deadline = Deadline(SYSTEM_CLOCK, DRIVER_TIMEOUT)
         while not core.close() and not connection.aeron.closed and not deadline.expired:
             connection.aeron.invoke()
@@ -355,6 +398,8 @@ class ClientEnd(End):
 
     @property
     def _link(self) -> ClientCore:
+        if self._is_left:
+            raise ClosedError(INHERITED)
         if self._core is None or self._is_over:
             raise ClosedError("the duologue client is closed")
         return self._core
@@ -382,6 +427,8 @@ class ClientEnd(End):
     @property
     def closed(self) -> bool:
         """Whether the duologue has ended. Nothing can be sent any more."""
+        if self._is_left:
+            return True
         return self._connection is None or self._core is None or not self._core.is_open or self._core.error is not None
 
     @property
@@ -393,6 +440,10 @@ class ClientEnd(End):
     def stats(self) -> DuologueStats:
         """Return the counts of sent and received messages."""
         return DuologueStats() if self._core is None else self._core.stats()
+
+    def _leave_to_parent(self) -> None:
+        """Give up ownership in a forked child: the threads, the driver and the clients belong to the parent."""
+        self._is_over = self._is_left = True
 
     def _abort(self) -> None:
         self._is_over = True

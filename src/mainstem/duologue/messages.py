@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from mainstem._internal.as_bytes import as_message
-from mainstem.errors import RemoteProtocolError
+from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 # The longest valid message is an error. Longer ones are refused without parsing.
 MAX_TEXT_LENGTH = 512
@@ -24,6 +24,10 @@ BAD_MESSAGE = "bad message"
 INTERNAL_ERROR = "internal error"
 ENCRYPTION_REQUIRED = "encryption required"
 ENCRYPTION_NOT_OFFERED = "encryption not offered"
+
+# The reserved value by which an end says that it has ended (docs/protocols/duologue.md, 6.4). In HELLO and in responses it
+# promises that; in a duologue it marks the last message. Other implementations send 0 and ignore what they receive.
+SAYS_END = int.from_bytes(b"mainstem", "big")
 
 KEY_BITS = 32
 PUBLIC_KEY_LENGTH = 32
@@ -132,10 +136,10 @@ def longest_message(term_length: int, *, is_encrypted: bool) -> int:
 
 
 def checked_message(message: bytes | str, longest: int) -> bytes:
-    """Encode a message. Raises TypeError if it is neither text nor bytes, and ValueError if it is too long."""
+    """Encode a message. Raises TypeError if it is neither text nor bytes, and ConfigurationError if it is too long."""
     data = as_message(message)
     if len(data) > longest:
-        raise ValueError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
+        raise ConfigurationError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
     return data
 
 

@@ -7,7 +7,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.exit_cleanup import INHERITED, close_at_exit
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
@@ -16,7 +16,7 @@ from mainstem.duologue.ends import CLOSE_TIMEOUT, BlockingEnd, DuologueEnd
 from mainstem.duologue.messages import INTERNAL_ERROR
 from mainstem.duologue.server_agent import HANDLER_TIMEOUT, ServerAgent, ServerEnd, reason_after
 from mainstem.duologue.settings import Settings
-from mainstem.errors import Timeout
+from mainstem.errors import ClosedError, Timeout
 
 if TYPE_CHECKING:
     import os
@@ -133,6 +133,7 @@ class Server(ServerEnd):
         **more: Any,
     ) -> None:
         self._closed = True
+        self._is_left = False
         self._handlers = _Handlers(handler)
         self._agent = ServerAgent(channels, self._handlers.start, threading.Condition, **more)
         self._agent.connect()
@@ -155,6 +156,8 @@ class Server(ServerEnd):
         Raises:
             Timeout: The server did not end in time. It continues.
         """
+        if self._is_left:
+            raise ClosedError(INHERITED)
         if not self._runner.join(timeout):
             raise Timeout(f"wait for the end of the server: timed out after {timeout:g} s", timeout=timeout)
 
@@ -179,8 +182,9 @@ class Server(ServerEnd):
 
     def abort(self) -> None:
         """End at once, without waiting for handlers. Clients learn that their duologues were aborted."""
-        self._agent.is_aborted = True
-        self._close(waits=False)
+        if not self._is_left:
+            self._agent.is_aborted = True
+            self._close(waits=False)
 
     def _close(self, *, waits: bool) -> None:
         if self._closed:
@@ -202,7 +206,8 @@ class Server(ServerEnd):
 
     def _leave_to_parent(self) -> None:
         """Give up ownership in a forked child: the threads, the driver and the clients belong to the parent."""
-        self._closed = True
+        self._closed = self._is_left = True
+        self._agent.leave_to_parent()
 
     def __enter__(self) -> Self:
         return self

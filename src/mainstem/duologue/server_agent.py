@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.duologue.ends import DriverConnection, secure_random
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
@@ -99,6 +100,12 @@ class ServerAgent:
             return True
         return core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver)
 
+    def leave_to_parent(self) -> None:
+        """Leave the server and its duologues to the parent of this process, which was forked."""
+        self.failure = ClosedError(INHERITED)
+        if self._core is not None:
+            self._core.leave_to_parent()
+
     def disconnect(self) -> None:
         """Close everything that this agent opened. Idempotent."""
         self.on_close()
@@ -154,7 +161,7 @@ class ServerEnd:
             message: At most an eighth of ``term_length`` bytes, or 24 less with encryption. Text is encoded as UTF-8.
 
         Raises:
-            ValueError: The message is too long.
+            ConfigurationError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
             ClosedError: The server has ended.
         """

@@ -12,11 +12,11 @@ from mainstem._internal.address_prefixes import address_of
 from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
 from mainstem.aeron.admission import RateLimit
 from mainstem.duologue import messages
-from mainstem.duologue.messages import MAX_TEXT_LENGTH, Connect, Hello, Refusal, SealedHello
+from mainstem.duologue.messages import MAX_TEXT_LENGTH, SAYS_END, Connect, Hello, Refusal, SealedHello
 from mainstem.duologue.session import DuologueState, Session, Unlocked
 from mainstem.duologue.settings import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.duologue.stats import ServerStats
-from mainstem.duologue.streams import Outbox
+from mainstem.duologue.streams import Outbox, driver_lost
 from mainstem.errors import BackPressured, ClosedError, ConnectionLost, MainstemError, OfferError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Handshake:
     address: str
     since_ns: int
     requests: int = 0
+    says_end: bool = False
 
 
 class Handshakes:
@@ -104,6 +105,7 @@ class Handshakes:
             self.refuse(client, "too many requests")
             return
         client.since_ns = now_ns
+        client.says_end = fragment.header.reserved_value == SAYS_END
         # A message of several frames cannot be a HELLO, and is never reassembled.
         whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
         on_request(client, bytes(fragment) if whole else b"")
@@ -198,13 +200,18 @@ class ServerCore:
         self._is_accepting = True
         self._now_ns = 0
         self._publication = aeron.add_publication(channels.publication(), settings.stream_id)
-        self._outbox = Outbox(self._publication, name="all clients")
+        self._outbox = Outbox(self._publication, name="all clients", reserved_value=SAYS_END)
         self._subscription = aeron.add_subscription(
             channels.subscription(),
             settings.stream_id,
             on_available_image=self._handshakes.on_available,
             on_unavailable_image=self._handshakes.on_unavailable,
         )
+
+    def leave_to_parent(self) -> None:
+        """Leave the duologues to the parent of this process, which was forked."""
+        for session in list(self._sessions.values()):
+            session.leave_to_parent()
 
     @property
     def sessions(self) -> list[Session]:
@@ -237,10 +244,10 @@ class ServerCore:
         self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle. Returns how much work was done. Raises ClosedError or DriverTimeout once the driver is gone."""
+        """Run one duty cycle. Returns how much work was done. Raises ConnectionLost once the driver is gone."""
         self._now_ns = now_ns
         if self._aeron.closed:
-            raise self._aeron.error or ClosedError("the client of the media driver was closed")
+            raise driver_lost(self._aeron)
         work = self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._send_responses(now_ns)
         for session in self._having_state(*ALIVE):
@@ -364,6 +371,7 @@ class ServerCore:
             self._control_ports.release(control_port)
             return messages.INTERNAL_ERROR
         session.ciphers = ciphers
+        session.peer_says_end = client.says_end or ciphers is not None
         self._sessions[duologue_session] = session
         self._clients[prefix] += 1
         self.stats.duologues_opened += 1

@@ -16,6 +16,7 @@ from mainstem.duologue.streams import Exchange, Link, StreamPair
 from mainstem.errors import (
     BadMessage,
     ClosedError,
+    ConnectionLost,
     InternalError,
     MainstemError,
     OfferError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.subscription import Image
     from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.messages import Connect
     from mainstem.duologue.settings import Settings
@@ -143,6 +145,7 @@ class Session(Link):
         self.prefix = prefix
         self.lifetime = Lifetime(settings, now_ns)
         self.changed = changed
+        self.is_left = False
         self.bad_messages = 0
         self.reason = ""
         self.has_handler = False
@@ -155,6 +158,11 @@ class Session(Link):
             channels.publication(response.control_port, session_id),
             settings.stream_id,
         )
+
+    def leave_to_parent(self) -> None:
+        """End the handler's use of the duologue in a forked child. Another thread of the parent may have held the lock."""
+        self.is_left = True
+        self.changed = type(self.changed)()
 
     @property
     def state(self) -> DuologueState:
@@ -196,7 +204,7 @@ class Session(Link):
         if not self.is_open:
             return
         if error:
-            with suppress(OfferError, ClosedError):
+            with suppress(OfferError, ClosedError, ConnectionLost):
                 self.queue(error_text(error))
         self.lifetime.move(State.CLOSING, self._now_ns)
         self.changed.notify_all()
@@ -222,12 +230,19 @@ class Session(Link):
                 # Nothing notifies waiters of free space, so let them check again.
                 self._wants_room = False
                 self.changed.notify_all()
-            if self.state is State.CLOSING and not self.queued:
+            if self.state is State.CLOSING and not self.queued and self._say_end():
                 # The client still has to receive messages in the stream. The driver keeps it for a while after the close.
                 return work, "closed by the server"
             reason = self.lifetime.expired(now_ns)
+            if reason and self.state is State.CLOSING and not self.queued:
+                self.error = ConnectionLost(
+                    f"{self.address} did not take the end of the duologue within {self._settings.closing_timeout:g} s"
+                    " (closing_timeout)"
+                )
             if reason and self.is_open:
                 limit = self._settings.idle_timeout
+                with suppress(OfferError, ConnectionLost):
+                    self.queue(error_text(reason))
                 self.error = Timeout(f"{self.address} sent no message for {limit:g} s (idle_timeout)", timeout=limit)
             return work, reason
 
@@ -238,11 +253,17 @@ class Session(Link):
                 return 0
             name = f"duologue {self.session_id}"
             self.exchange = Exchange(
-                self._streams, peer=self.address, name=name, ciphers=self.ciphers, inspect=self._inspect
+                self._streams,
+                peer=self.address,
+                name=name,
+                ciphers=self.ciphers,
+                inspect=self._inspect,
+                accept=self._accept,
+                says_end=self.peer_says_end,
             )
             self.lifetime.move(State.WAITING, now_ns)
             return 1
-        work = self._take_images(exchange)
+        work = exchange.take_images()
         image = exchange.image
         if self.state is State.WAITING and image and not image.closed and exchange.publication.is_connected:
             self.lifetime.move(State.JOINED, now_ns)
@@ -259,7 +280,7 @@ class Session(Link):
                 self.close(BAD_MESSAGE)
         if self.is_open:
             try:
-                exchange.check_peer()
+                exchange.check_peer(now_ns)
             except MainstemError as error:
                 if not isinstance(error, ClosedError):
                     self.error = error
@@ -267,28 +288,32 @@ class Session(Link):
                 work += 1
         return work
 
-    def _take_images(self, exchange: Exchange) -> int:
-        work = 0
-        while self._streams.arrivals:
-            image = self._streams.arrivals.popleft()
-            work += 1
-            source = image.source_identity
-            if self._settings.check_address and address_of(source) != self.address:
-                raise RemoteProtocolError(
-                    f"{source} joined the duologue of {self.address}", rule="guide 4.3", peer=source
-                )
-            exchange.image = image
-        return work
+    def _accept(self, image: Image) -> None:
+        source = image.source_identity
+        if self._settings.check_address and address_of(source) != self.address:
+            raise RemoteProtocolError(f"{source} joined the duologue of {self.address}", rule="guide 4.3", peer=source)
 
     def _inspect(self, message: bytes) -> None:
         self.lifetime.heard(self._now_ns)
         if len(message) > self.max_message_length:
             raise BadMessage
 
+    def _say_end(self) -> bool:
+        if self.exchange is None:
+            return True
+        # After the client has left, a handler that still runs reads the rest.
+        self.exchange.is_reader_gone = self.state is State.CLOSING or not self.has_handler
+        return self.exchange.say_end()
+
     def end(self, reason: str, now_ns: int) -> None:
         """Record that the duologue has ended, and why. `release` does the rest."""
         with self.changed:
             self.reason = str(self.error) if self.error else reason
+            if self.error is None and (self.state is State.LEFT or not self.queued):
+                self._say_end()
+            if self.error is None and self.is_open:
+                # Neither the client nor the handler has ended the duologue, so the handler must not take this for an orderly end.
+                self.error = ClosedError(self._end)
             self.lifetime.move(State.CLOSED, now_ns)
             self.changed.notify_all()
         if self.on_end is not None:

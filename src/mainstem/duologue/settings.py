@@ -18,6 +18,7 @@ STREAM_ID = 0x2044F002  # the guide's stream id; both ends need the same one
 # On the open internet, a datagram should not exceed 1200 bytes. An MTU must be a multiple of 32.
 SAFE_MTU = 1184
 TERM_LENGTH = 64 * 1024  # three per direction of a duologue; allows messages of 8 KiB and needs little memory
+HEARTBEAT_INTERVAL = 0.2  # seconds between the status messages of a driver; its other heartbeats are more frequent
 MAX_CLIENTS = 32_000  # each needs two of 65,535 ports; the driver serves hundreds well
 
 
@@ -39,8 +40,8 @@ class Settings:
     """The stream id of every stream. Client and server need the same."""
 
     heartbeat_timeout: float = 5.0
-    """Seconds without a heartbeat after which the peer is presumed dead, if a driver is started for this end. Drivers
-    exchange heartbeats ten times a second, even while no message is sent."""
+    """Seconds without a heartbeat after which the peer is presumed dead, if a driver is started for this end; more than 0.2.
+    Drivers exchange heartbeats five to ten times a second, even while no message is sent."""
 
     mtu: int = SAFE_MTU
     """The longest datagram's payload, a multiple of 32."""
@@ -97,6 +98,10 @@ class Settings:
         check_int({"hello_burst": self.hello_burst}, min_value=0)
         for name in ("join_timeout", "handshake_timeout", "heartbeat_timeout"):
             check_seconds({name: getattr(self, name)})
+        if self.heartbeat_timeout <= HEARTBEAT_INTERVAL:
+            raise ConfigurationError(
+                f"heartbeat_timeout={self.heartbeat_timeout}: must exceed {HEARTBEAT_INTERVAL}, the interval of heartbeats"
+            )
         check_seconds({"left_timeout": self.left_timeout, "closing_timeout": self.closing_timeout}, may_be_zero=True)
         check_seconds({"idle_timeout": self.idle_timeout}, may_be_none=True)
         if not 0 < self.hello_rate < math.inf:

@@ -153,6 +153,11 @@ class _Call:
         self.stream: ClientSession | None = None
 
     def respond(self, response: bytes) -> None:
+        if len(response) > self.connection.settings.read_limit:
+            stream = self()  # its read raises the error
+            stream._feed_data(response)
+            stream._feed_eof()
+            return
         self.session.owner = nobody
         if not self.response.done():
             self.response.set_result(response)
@@ -375,7 +380,7 @@ def connect(
     port: int | None = None,
     *,
     path: str | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     server_hostname: str | None = None,
     settings: Settings | None = None,
     timeout: float | None = CONNECT_TIMEOUT_S,

@@ -120,6 +120,7 @@ class Pool:
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
         self.connections: list[ClientConnection] = []
+        self._lingering: set[ClientConnection] = set()  # connections that have ended, until their transports have
         self.newest: ClientConnection | None = None  # the connection that was opened last, even if it has ended
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # oldest first
         self.closed = False
@@ -159,8 +160,11 @@ class Pool:
         """End all connections, including one that is being opened. Can be called more than once."""
         self.closed = True
         self._stop_pausing()
-        for connection in list(self.connections):
-            connection.end(abort=abort)
+        for connection in (*self.connections, *self._lingering):
+            if abort:
+                connection.abort()
+            else:
+                connection.end()
         if self._opening is not None:
             self._opening.cancel()
         self._wake_all(None)
@@ -171,7 +175,7 @@ class Pool:
 
     async def close(self) -> None:
         """End all connections, and wait until they have ended. Can be called more than once."""
-        connections = list(self.connections)
+        connections = (*self.connections, *self._lingering)
         self.end()
         if self._opening is not None:
             await asyncio.wait({self._opening})
@@ -224,7 +228,7 @@ class Pool:
                 await self._endpoint.connect(connection, self._timeout)
                 await connection.established()
         except BaseException as error:
-            connection.end(abort=True)
+            connection.abort()
             await connection.wait_ended()
             if isinstance(error, TimeoutError) and deadline.expired():
                 text = (
@@ -269,6 +273,8 @@ class Pool:
         """Wake all waiting tasks to try again, because a connection has ended."""
         if connection in self.connections:
             self.connections.remove(connection)
+            self._lingering.add(connection)
+            connection.on_ended(lambda: self._lingering.discard(connection))
             self._wake_all(None)
 
     def _wake_all(self, error: Exception | None) -> None:

@@ -132,14 +132,21 @@ class ServerSession(SessionStream):
             and session.local is HalfState.OPEN
         ):
             self.finish()
-            if session.queue.size and self._connection.flush_scheduled:
+            if self._is_unsent() and self._connection.flush_scheduled:
                 await asyncio.sleep(0)  # the responses of one turn are sent together
-        if session.queue.size:
+        if self._is_unsent():
             await self._flush_in_time()
         self._check_written()
         if session.peer is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
             self._connection.engine.close(session)
             self._connection.schedule_flush()
+
+    def _is_unsent(self) -> bool:
+        session = self._handle
+        if session.queue.size:
+            return True
+        # Until the end is sent, the response is not complete, even if it is empty.
+        return session.eof_wanted and session.local is HalfState.OPEN and not session.ended
 
     # ---- called by the connection
 
@@ -201,13 +208,11 @@ class ServerConnection(JmuxConnection):
         """Let running handlers finish until ``deadline`` (in loop time), then send Shutdown and end the connection."""
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self.loop.time())):
-            for session in list(self.engine.sessions.values()):
-                stream = session.owner()
-                if stream is not None and session.processing and session.local is not HalfState.TERMINATED:
-                    stream.abort("shutting down")
+            self._abort_processing()
             await cancel_and_wait(self.tasks, self.settings.close_timeout)
         if self.failure is None:
             if self.engine.established:
+                self._abort_processing()  # if a handler called this, its session is still open
                 self.engine.shut_down(b"shutting down")
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
@@ -216,6 +221,13 @@ class ServerConnection(JmuxConnection):
                 await self.wait_ended()
         if self.transport is not None:
             self.transport.abort()
+
+    def _abort_processing(self) -> None:
+        """Abort the sessions whose requests may have been processed and have no complete response."""
+        for session in list(self.engine.sessions.values()):
+            stream = session.owner()
+            if stream is not None and session.processing and session.local is HalfState.OPEN:
+                stream.abort("shutting down")
 
     def _on_opened(self, event: events.SessionOpened) -> None:
         self.traffic.streams_opened += 1
@@ -281,7 +293,7 @@ def serve(
     *,
     path: str | None = None,
     sock: socket.socket | Sequence[socket.socket] | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
@@ -297,7 +309,7 @@ def serve(
 def make_server(
     handler: Callable[[ServerSession], Awaitable[object]],
     settings: Settings,
-    ssl: ssl_module.SSLContext | None,
+    ssl: ssl_module.SSLContext | bool | None,
     *,
     processes_at_once: bool = False,
 ) -> Server[ServerConnection]:

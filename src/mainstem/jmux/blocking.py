@@ -159,7 +159,7 @@ def connect(
     port: int | None = None,
     *,
     path: str | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     server_hostname: str | None = None,
     settings: Settings | None = None,
     timeout: float | None = CONNECT_TIMEOUT_S,
@@ -171,7 +171,8 @@ def connect(
         host: The server's name or address.
         port: The server's TCP port.
         path: The path of a Unix socket, instead of host and port.
-        ssl: A client-side context, for TLS. Alternatively, set ``ca`` in the settings.
+        ssl: For TLS: a client-side context, or ``True`` for a default one, which trusts the system's authorities. Alternatively,
+            set ``ca`` in the settings.
         server_hostname: The name that the server's certificate must have; by default, ``host``.
         settings: The limits and timeouts of the client and its connections.
         timeout: Seconds for each attempt to connect, including the server's header; ``None`` waits forever.
@@ -183,7 +184,7 @@ def connect(
     Raises:
         ConnectionLost: The server is unreachable.
         Timeout: Connecting took too long.
-        RemoteProtocolError: The server does not speak Jmux.
+        RemoteProtocolError: The server does not speak Jmux, or only one end uses TLS.
         ConfigurationError: Neither host and port nor a path is given, or a setting is unknown or out of range.
 
     Example:
@@ -206,7 +207,7 @@ def serve(
     *,
     path: str | None = None,
     sock: socket.socket | Sequence[socket.socket] | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | bool | None = None,
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Server:

@@ -94,6 +94,8 @@ class JmuxEngine(BaseEngine[events.Event]):
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         if self.failure is not None:
             self._check_alive()
+        if self._control:
+            self._check_control_limit()
         heartbeat = self._heartbeat
         heartbeat.heard_ns = now_ns
         if heartbeat.pinged_ns >= 0:
@@ -130,10 +132,6 @@ class JmuxEngine(BaseEngine[events.Event]):
                 else:
                     self._has_header = True
                     self._receive_connection_header(carry)
-        if self._control and len(self._control) > self.settings.control_limit:
-            self._violated(
-                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
-            )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all operations that take input take the time
         self._check_alive()
@@ -148,6 +146,12 @@ class JmuxEngine(BaseEngine[events.Event]):
             self.fail(ConnectionLost(f"{self.peer_name} ended the jmux connection while {requests} open"))
         else:
             self.fail(ClosedError(f"{self.peer_name} ended the jmux connection"))
+
+    @property
+    def open_sessions(self) -> list[Session]:
+        """The sessions that are not over. A session that is stays in ``sessions`` until the client uses its id again."""
+        sessions = list(self.sessions.values())
+        return [each for each in sessions if not self._is_complete(each) or each.unconsumed or each.queue.size]
 
     def _is_complete(self, session: Session) -> bool:
         """Return whether a session loses nothing if the connection ends."""

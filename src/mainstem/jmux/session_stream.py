@@ -142,7 +142,7 @@ class JmuxConnection(BaseConnection):
 
     @property
     def open_streams(self) -> list[Session]:
-        return list(self.engine.sessions.values())
+        return self.engine.open_sessions
 
     def stream_dropped(self, handle: Session) -> None:
         if self.failure is None and not handle.ended and handle.local is not HalfState.TERMINATED:

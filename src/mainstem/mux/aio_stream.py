@@ -16,11 +16,11 @@ Reads are safe to cancel. A read first waits until it can return everything it w
 buffer in one step, without ``await``. A read of more bytes than the window would wait forever that way, so while it waits, the
 bytes in the buffer are reported as consumed. ``_credited`` counts those bytes and the bytes that ``_unread`` put back, which are
 not reported again when they are read. The buffer therefore holds at most the window plus the largest read that ever waited, or
-plus ``read_limit`` bytes for ``read(-1)``.
+plus ``read_limit`` bytes for ``read(-1)``, which checks that limit while it waits and again before it returns.
 
 Invariants:
 
-* One task reads at a time (a second one gets ``RuntimeError``). Any number of tasks can write and wait in ``drain``.
+* One task reads at a time (a second one gets ``LocalProtocolError``). Any number of tasks can write and wait in ``drain``.
 * ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is not an error for readers.
   Both are final, and bytes that arrived before them are read first.
 * ``_write_error`` is the first error of the writing half and is final; later errors do not replace it. ``_write_failure`` is the
@@ -52,8 +52,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mainstem._core.mux.queues import InBuffer
 from mainstem._internal.tasks import within
-from mainstem.errors import ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
-from mainstem.mux.connection import logger
+from mainstem.errors import (
+    ClosedError,
+    ConnectionLost,
+    Delivery,
+    IncompleteRead,
+    LimitExceeded,
+    LocalProtocolError,
+    MainstemError,
+    Timeout,
+)
+from mainstem.mux.connection import cancel_tasks, logger
 
 if TYPE_CHECKING:
     from typing import Self
@@ -95,6 +104,10 @@ def _copy(error: X) -> X:
     return own
 
 
+class IncompleteReadError(IncompleteRead, asyncio.IncompleteReadError):  # type: ignore[misc]
+    """What `readexactly` raises at the end of a stream, for handlers of either class."""
+
+
 class BaseStream:
     """Base class of asyncio streams.
 
@@ -117,7 +130,7 @@ class BaseStream:
     _drainers: tuple[asyncio.Future[bool], ...] = ()
     _write_error: MainstemError | None = None
     _write_failure: MainstemError | None = None
-    _short_read: asyncio.IncompleteReadError | None = None
+    _short_read: IncompleteRead | None = None
 
     def __init__(self, connection: BaseConnection, handle: Any) -> None:
         self._handle = handle
@@ -147,8 +160,9 @@ class BaseStream:
 
         ``None`` while it is open, after an orderly end, and after an end on this side that lost nothing.
         """
-        error = self._read_error or self._write_error
-        return None if isinstance(error, ClosedError) and not error.unsent else error
+        errors = [error for error in (self._read_error, self._write_error) if error is not None]
+        causes = [error for error in errors if not isinstance(error, ClosedError)]
+        return next(iter(causes + [error for error in errors if error.unsent]), None)
 
     @property
     def peer_address(self) -> Any:
@@ -201,6 +215,7 @@ class BaseStream:
         Raises:
             LimitExceeded: More than ``read_limit`` bytes arrived before the end; smaller reads can return them.
             Timeout: The timeout passed.
+            LocalProtocolError: Another task or thread is waiting in a read of this stream.
             MainstemError: The error that ended the stream, raised after all earlier bytes have been read. With a negative
                 limit, those bytes are left for other reads.
 
@@ -213,6 +228,7 @@ class BaseStream:
         if limit < 0:
             while not self._eof:
                 await self._more_than(None)
+            self._check_read_limit()
             self._eof_seen = True
             data = buffer.read_all()
         else:
@@ -236,8 +252,9 @@ class BaseStream:
             Exactly ``count`` bytes.
 
         Raises:
-            asyncio.IncompleteReadError: The stream ended first (an ``EOFError``); ``partial`` has the bytes that arrived.
+            IncompleteRead: The stream ended first; ``partial`` has the bytes that arrived. Also an `asyncio.IncompleteReadError`.
             Timeout: The timeout passed.
+            LocalProtocolError: Another task or thread is waiting in a read of this stream.
             MainstemError: The error that ended the stream; the bytes that arrived are left for other reads.
         """
         if timeout is not None:
@@ -248,7 +265,7 @@ class BaseStream:
                 self._eof_seen = True
                 partial = buffer.read_all()
                 self._taken(len(partial))
-                self._short_read = asyncio.IncompleteReadError(partial, count)
+                self._short_read = IncompleteReadError(partial, count)
                 raise self._short_read
             await self._more_than(count)
             self._eof_seen = self._eof
@@ -282,20 +299,29 @@ class BaseStream:
             self._reported = True
             raise self._read_error.with_traceback(None)
         if self._reader is not None and not self._reader.done():
-            raise RuntimeError("another task is reading from this stream already")
+            raise LocalProtocolError(
+                f"cannot read {self._KIND} {self.id}: another call is waiting in a read of it; use one task or thread for reading",
+                rule="one-reader",
+            )
         self._reader = reader = self._connection.loop.create_future()
         return reader
 
     def _more_than(self, count: int | None) -> asyncio.Future[None]:
         """Like ``_more``, for a read that takes no bytes until all ``count`` (``None`` means all up to the end) have arrived."""
-        if size := self._buffer.size:
-            if count is None and size > (limit := self._connection.settings.read_limit):
-                text = f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read"
-                raise LimitExceeded(text, limit=limit)
-            if size > self._credited:
-                ahead, self._credited = size - self._credited, size
-                self._consumed(ahead)
+        if count is None:
+            self._check_read_limit()
+        if (size := self._buffer.size) > self._credited:
+            ahead, self._credited = size - self._credited, size
+            self._consumed(ahead)
         return self._more()
+
+    def _check_read_limit(self) -> None:
+        """Raise if there is already more than a read of everything may return, whether or not more will arrive."""
+        limit = self._connection.settings.read_limit
+        if self._buffer.size > limit:
+            raise LimitExceeded(
+                f"{self._KIND} {self.id} has more than {limit} bytes, the limit of one read", limit=limit
+            )
 
     def _taken(self, count: int) -> None:
         """Account for ``count`` bytes that a read took out of the buffer."""
@@ -370,7 +396,7 @@ class BaseStream:
         handle = self._handle
         if timeout is None:
             timeout = self._connection.stall_timeout
-        while handle.queue.size:
+        while self._is_unsent():
             sent = handle.sent
             deadline = asyncio.timeout(None if timeout == math.inf else timeout)
             try:
@@ -383,11 +409,15 @@ class BaseStream:
                     self._give_up(timeout)
         self._check_written()
 
+    def _is_unsent(self) -> bool:
+        """Return whether the transport has not taken all written data yet, and its end if closing waits for that."""
+        return bool(self._handle.queue.size)
+
     def _give_up(self, timeout: float) -> None:
         """End the writing half, and log that the peer took nothing for ``timeout`` seconds."""
         error = Timeout(
             f"{self._KIND} {self.id} was cut off: {self._connection.peer_name} took nothing for {timeout:g} s, "
-            f"{self.queued} bytes were not sent",
+            f"{self.queued} bytes {'' if self.queued else 'and the end '}were not sent",
             timeout=timeout,
         )
         error.unsent = self.queued
@@ -405,11 +435,11 @@ class BaseStream:
             raise self._write_failure.with_traceback(None)
 
     async def _drain_to(self, limit: int, level: int) -> None:
-        """If more than ``limit`` bytes are queued, wait until at most ``level`` are."""
+        """If more than ``limit`` bytes are queued, wait until at most ``level`` are; at limit 0, also for the end of the data."""
         handle = self._handle
-        while handle.queue.size > limit:
+        while handle.queue.size > limit or (not limit and self._is_unsent()):
             self._connection.flush()
-            if handle.queue.size > limit:
+            if handle.queue.size > limit or (not limit and self._is_unsent()):
                 self._check_writable()
                 handle.notify_below = max(handle.notify_below, level)
                 future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -479,8 +509,8 @@ class BaseStream:
         """Cancel the handler's task, but only once, and not if it is the caller."""
         task = self._task
         # A second cancellation would interrupt the handler's cleanup after the first.
-        if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
-            task.cancel()
+        if task is not None and not task.cancelling():
+            cancel_tasks({task})
 
     def _ends_handler(self) -> bool:
         """Return whether a handler is of no more use once its stream has failed."""

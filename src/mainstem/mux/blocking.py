@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.loop_thread import LoopThread, asks, waits
-from mainstem.errors import ClosedError
+from mainstem.errors import ClosedError, IncompleteRead
 from mainstem.mux import aio_stream, sockets
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def open_in_thread(start: Callable[[LoopThread], Coroutine[Any, Any, F]]) -> F:
 
 
 def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> None:
-    if isinstance(outcome, asyncio.IncompleteReadError):
+    if isinstance(outcome, IncompleteRead):
         outcome = outcome.partial
     if isinstance(outcome, bytes):
         stream._unread(outcome)
@@ -162,8 +161,8 @@ class Server(Facade[sockets.Server[Any]]):
     """
 
     @property
-    def port(self) -> int:
-        """The TCP port on which the server listens, at every address."""
+    def port(self) -> int | Any:
+        """The TCP port on which the server listens, at every address; ``None`` for a Unix socket."""
         return self._inner.port
 
     @property

@@ -51,8 +51,8 @@ from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, add_counters, counters
 from mainstem._internal.tasks import HANDLER_TASK, start_task
-from mainstem.errors import ClosedError, ConnectionLost, MainstemError
-from mainstem.mux.tls import describe
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError
+from mainstem.mux.tls import NO_TLS_HERE, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -294,8 +294,11 @@ class BaseConnection:
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
 
     def abort(self) -> None:
-        """End the connection from this side immediately, dropping unsent data."""
+        """End the connection from this side immediately, dropping unsent data, also if its transport is closing already."""
         self.end(abort=True)
+        # TLS waits for the peer's close_notify, which may never come.
+        if self.transport is not None and not self._ended.done():
+            self.transport.abort()
 
     async def shutdown(self, deadline: float) -> None:
         """Let the handlers finish until ``deadline`` (in loop time), then end the connection."""
@@ -387,11 +390,21 @@ class BaseConnection:
         if self.over:
             return
         assert self.failure is None
-        self.failure = error
         transport = self.transport
+        if isinstance(error, RemoteProtocolError | ConnectionLost) and transport is not None:
+            hint = transport.get_extra_info("tls_hint")
+            if hint:
+                if not transport.paused and isinstance(error, RemoteProtocolError):
+                    transport.write([NO_TLS_HERE])
+                error = RemoteProtocolError(f"{self.peer_name} {hint}", rule="tls", peer=self.peer_name)
+        self.failure = error
         if transport is not None and not abort:
             # Send an Error or Shutdown message, or pending responses.
             while not transport.paused and (segments := self.engine.segments_to_send(FLUSH_BATCH)):
+                self.traffic.bytes_sent += sum(map(len, segments))
+                transport.write(segments)
+            # A paused transport takes the packets about the end, without data: the peer must not see a lost connection instead.
+            if segments := self.engine.segments_to_send(0):
                 self.traffic.bytes_sent += sum(map(len, segments))
                 transport.write(segments)
         if transport is not None:

@@ -19,13 +19,14 @@ Invariants:
 * ``failure`` is set once and is final. Afterward every command raises ``ClosedError``, and ``next_event`` still returns the
   earlier events.
 * The amount of data that a peer can make this end store is bounded: by the windows that this end granted, by
-  ``control_limit`` for responses that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.
+  ``control_limit`` for responses that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``. The responses to one input are
+  not longer than the input, and do not count until the driver has offered them to the transport, which is before the next input.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 from mainstem._core.mux.queues import RoundRobin
 from mainstem.errors import ClosedError
@@ -81,6 +82,19 @@ class BaseEngine(Generic[E]):
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         """Parse bytes from the peer."""
+        raise NotImplementedError
+
+    def _check_control_limit(self) -> None:
+        """End the connection if the responses to earlier input are still here, because the transport does not take them."""
+        if len(self._control) > self.settings.control_limit:
+            self._violated(
+                "answers-not-read",
+                f"{len(self._control)} bytes of responses wait for a peer that does not read "
+                f"(control_limit is {self.settings.control_limit})",
+            )
+
+    def _violated(self, rule: str, report: str) -> NoReturn:
+        """End the connection because the peer broke a rule, and raise RemoteProtocolError."""
         raise NotImplementedError
 
     def receive_eof(self, now_ns: int = 0) -> None:

@@ -20,8 +20,8 @@ alert and the operator is informed through ``on_refused``.
 A pending connection that is not served yet ends if it takes too long, if its place is needed, or if the server stops listening.
 One that is served but silent ends in the first two cases.
 
-``Admission`` manages the places (:mod:`mainstem.mux.admission`). A pending connection keeps its place until its socket is gone
-and every handler of its connection has ended, so that a peer cannot exceed the limit on handlers by reconnecting. An IPv6 /64
+``Admission`` manages the places (:mod:`mainstem._internal.admission`). A pending connection keeps its place until its socket is
+gone and every handler of its connection has ended, so that a peer cannot exceed the limit on handlers by reconnecting. An IPv6 /64
 network counts as one address, because its owner has all of its addresses. A connection that has sent anything is never ended in
 favor of another.
 
@@ -34,13 +34,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from mainstem._internal.address_prefixes import owner_of
+from mainstem._internal.admission import Admission
 from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import start_task
 from mainstem.errors import Timeout
-from mainstem.mux.admission import Admission
 from mainstem.mux.settings import MAX_CONNECTIONS
-from mainstem.mux.tls import describe, handshake
-from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
+from mainstem.mux.tls import HANDSHAKE_FAILURE, describe, handshake
+from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
     import socket
@@ -127,18 +127,20 @@ class PendingConnection:
         self._held = None
         timeout = None if self._ssl is None else self._admission.handshake_timeout
 
-        async def connect(context: ssl_module.SSLContext | None) -> None:
-            await self._loop.connect_accepted_socket(
-                lambda: UnconnectedProtocol(self.serve), held, ssl=context, ssl_handshake_timeout=timeout
+        async def connect(context: ssl_module.SSLContext | None) -> SocketTransport:
+            return await SocketTransport.connected(
+                lambda protocol: self._loop.connect_accepted_socket(
+                    protocol, held, ssl=context, ssl_handshake_timeout=timeout
+                )
             )
 
         peer = None
         try:
             if self._ssl is None:
-                await connect(None)
+                transport = await connect(None)
             else:
                 peer = held.getpeername()
-                await handshake(held, self._ssl, connect)
+                transport = await handshake(held, self._ssl, connect, farewell=HANDSHAKE_FAILURE)
         except (OSError, TimeoutError) as error:
             # The peer does not speak TLS, has no acceptable certificate, or rejects this end's certificate.
             if not self._is_gone:
@@ -147,9 +149,12 @@ class PendingConnection:
                 self._admission.on_refused(reason, self.address, text)
             held.close()
             self._gone()
+            return
         except BaseException:
+            held.close()
             self._gone()
             raise
+        self.serve(transport)  # whose errors are not the handshake's
 
     def drop(self, reason: str) -> None:
         """End the connection from this side."""
@@ -168,7 +173,7 @@ class PendingConnection:
             self._task.cancel()
         self._gone()
 
-    def serve(self, transport: asyncio.Transport) -> None:
+    def serve(self, transport: SocketTransport) -> None:
         """Pass the transport to a new connection."""
         if self._is_gone:  # a handshake can complete in the same turn in which it is given up
             transport.abort()
@@ -176,9 +181,9 @@ class PendingConnection:
         try:
             self._connection = connection = self._admission.connection_factory()
             connection.on_done(self._gone)
-            self._transport = SocketTransport(connection)
-            self._transport.take_over(transport)
-        except BaseException:  # the event loop would only log it
+            self._transport = transport
+            transport.start(connection)
+        except BaseException:
             self._gone()
             transport.abort()
             raise

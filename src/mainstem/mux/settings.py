@@ -43,7 +43,8 @@ class ConnectionSettings:
     """The settings that both multiplexers share."""
 
     control_limit: int = CONTROL_LIMIT
-    """Maximum bytes of responses queued because the peer does not read. If there are more, the connection fails."""
+    """Maximum bytes of responses queued because the peer does not read. If there are more when further data arrives, the
+    connection fails."""
 
     read_limit: int = READ_ALL_LIMIT
     """Maximum bytes that one ``read(-1)`` collects. If there are more, the read raises ``LimitExceeded``."""
@@ -88,7 +89,7 @@ class ConnectionSettings:
 
     ca: str | Path | None = None
     """For a client: a PEM file of the authorities that it trusts, which makes the client use TLS. To trust the system's
-    authorities, pass ``ssl=ssl.create_default_context()``."""
+    authorities, pass ``ssl=True``."""
 
     client_ca: str | Path | None = None
     """For a server: a PEM file of the authorities that must have signed the clients' certificates; None requests no client

@@ -16,15 +16,16 @@ from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_socket, race, resolve
+from mainstem._internal.host_names import problem_of
 from mainstem._internal.listening import name_of
 from mainstem._internal.log_throttle import LogThrottle
-from mainstem._internal.tasks import within
-from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
+from mainstem._internal.tasks import HANDLER_TASK, within
+from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, MainstemError, RemoteProtocolError, Timeout
 from mainstem.mux.connection import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
-from mainstem.mux.tls import describe, handshake, server_context
-from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
+from mainstem.mux.tls import NOT_TLS, describe, handshake, server_context
+from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.eyeballs import HostAddress
-    from mainstem.errors import MainstemError
     from mainstem.mux.connection import BaseConnection
     from mainstem.mux.settings import ConnectionSettings
     from mainstem.mux.transports import TransportHandler
@@ -58,7 +58,7 @@ class ServerAddress:
 
     def __post_init__(self) -> None:
         if self.path is not None:
-            object.__setattr__(self, "path", os.fspath(self.path))
+            object.__setattr__(self, "path", os.fsdecode(self.path))
             if not self.path:
                 raise ConfigurationError("cannot connect: the path is empty; give the path of a Unix socket")
             if self.host is not None or self.port is not None:
@@ -72,6 +72,13 @@ class ServerAddress:
             raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
         else:
             check_port(self.port)
+        if self.server_hostname and (problem := problem_of(self.server_hostname)):
+            raise ConfigurationError(f"server_hostname {self.server_hostname!r} is not a host name: {problem}")
+        if self.server_hostname is not None and self.ssl is None:
+            raise ConfigurationError(
+                f"cannot connect to {self}: server_hostname= is the name in a TLS certificate, and there is no TLS; "
+                "pass ssl=True or ca="
+            )
 
     def __str__(self) -> str:
         return name_of((self.host, self.port) if self.path is None else self.path)
@@ -79,7 +86,8 @@ class ServerAddress:
     async def connect(self, handler: TransportHandler, timeout: float | None) -> None:
         """Connect ``handler`` over the first address that accepts and completes the TLS handshake.
 
-        Raises ``ConnectionLost``, or ``Timeout`` after ``timeout`` seconds.
+        Raises ``ConnectionLost``, ``RemoteProtocolError`` if the server does not use TLS, ``ConfigurationError`` for what the
+        caller must change, or ``Timeout`` after ``timeout`` seconds.
         """
         dial = _Dial(handler)
         try:
@@ -95,14 +103,21 @@ class ServerAddress:
             if isinstance(error, TimeoutError) and timeout is not None:
                 text = f"cannot connect to {self}: no answer within {timeout:g} s; check the address, and what lies between"
                 raise Timeout(text, timeout=timeout) from None
-            if isinstance(error, ConfigurationError):
-                raise
+            causes = [cause for _, cause in error.failures] if isinstance(error, NoneSucceededError) else [error]
+            for cause in causes:
+                # Only the system and the peer can make an attempt fail. Anything else is a mistake of the caller.
+                if isinstance(cause, MainstemError):  # some are an OSError too
+                    raise cause
+                if isinstance(cause, ValueError) and not isinstance(cause, OSError):
+                    raise ConfigurationError(f"cannot connect to {self}: {cause}") from cause
+                if not isinstance(cause, OSError):
+                    raise cause
             raise self._unreached(error) from (error.failures[0][1] if isinstance(error, NoneSucceededError) else error)
         except BaseException:
             dial.abort()
             raise
 
-    def _unreached(self, error: Exception) -> ConnectionLost:
+    def _unreached(self, error: Exception) -> ConnectionLost | RemoteProtocolError:
         """Return the error of a failed connection attempt, which says which address failed, at what, and why."""
         failures = error.failures if isinstance(error, NoneSucceededError) else [(None, error)]
         # Without an errno, the error does not come from the kernel: the peer broke off the handshake.
@@ -116,6 +131,8 @@ class ServerAddress:
         reason = ", ".join(dict.fromkeys(texts))
         if in_tls:
             text = f"cannot connect to {self}: its TLS handshake failed: {reason}"
+            if all(isinstance(each, ssl_module.SSLError) and each.reason in NOT_TLS for _, each in failures):
+                return RemoteProtocolError(text, rule="tls", peer=str(self))
         elif all(isinstance(each, OSError) and each.errno in NOBODY_LISTENS for _, each in failures):
             where = "address" if self.path is None else "path"
             text = f"cannot connect to {self}: {reason}; start the server, or check its {where}"
@@ -124,10 +141,26 @@ class ServerAddress:
         return ConnectionLost(text, delivery=Delivery.NONE)
 
     async def _connect_path(self, path: str, dial: _Dial) -> None:
+        loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
-        await asyncio.get_running_loop().create_unix_connection(
-            lambda: UnconnectedProtocol(dial.connected), path, **tls
-        )
+        if not path.startswith("\0"):
+            dial.connected(
+                await SocketTransport.connected(lambda protocol: loop.create_unix_connection(protocol, path, **tls))
+            )
+            return
+        # uvloop cannot connect to a name in the abstract namespace by itself.
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, path)
+            dial.connected(
+                await SocketTransport.connected(
+                    lambda protocol: loop.create_unix_connection(protocol, sock=sock, **tls)
+                )
+            )
+        except BaseException:
+            sock.close()
+            raise
 
     async def _connect_host(self, host: str, port: int, dial: _Dial) -> None:
         loop = asyncio.get_running_loop()
@@ -137,8 +170,10 @@ class ServerAddress:
             name = None if self.ssl is None else self.server_hostname or host
 
             async def connect(context: ssl_module.SSLContext | None) -> None:
-                await loop.create_connection(
-                    lambda: UnconnectedProtocol(dial.connected), sock=sock, ssl=context, server_hostname=name
+                dial.connected(
+                    await SocketTransport.connected(
+                        lambda protocol: loop.create_connection(protocol, sock=sock, ssl=context, server_hostname=name)
+                    )
                 )
 
             try:
@@ -155,15 +190,15 @@ class _Dial:
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
-        self._transport: asyncio.Transport | None = None
+        self._transport: SocketTransport | None = None
 
-    def connected(self, transport: asyncio.Transport) -> None:
+    def connected(self, transport: SocketTransport) -> None:
         """Give the first transport to the handler, and abort any other."""
         if self._transport is not None:
             transport.abort()
             return
         self._transport = transport
-        SocketTransport(self._handler).take_over(transport)
+        transport.start(self._handler)
 
     def abort(self) -> None:
         """Abort the transport that was opened before connecting failed or was given up."""
@@ -179,7 +214,7 @@ class Server(Generic[E]):
         factory: Callable[[], E],
         protocol: str,
         settings: ConnectionSettings,
-        ssl: ssl_module.SSLContext | None,
+        ssl: ssl_module.SSLContext | bool | None,
     ) -> None:
         self._factory = factory
         self._settings = settings
@@ -232,9 +267,10 @@ class Server(Generic[E]):
         self._refusals.log(logging.WARNING, (reason, address), text, SYSTEM_CLOCK.monotonic_ns())
 
     @property
-    def port(self) -> int:
-        """The TCP port on which the server listens, at every address."""
-        return int(self._sockets.address[1])
+    def port(self) -> int | Any:
+        """The TCP port on which the server listens, at every address; ``None`` for a Unix socket."""
+        address = self._sockets.address
+        return int(address[1]) if isinstance(address, tuple) else None
 
     @property
     def address(self) -> Any:
@@ -268,7 +304,12 @@ class Server(Generic[E]):
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         # Connections that have ended are only kept for their handlers, which `close` cancels.
         alive = [connection for connection in self._connections if not connection.over]
-        await asyncio.gather(*(connection.shutdown(deadline) for connection in alive))
+        # If a handler calls this, its connection must not wait for it.
+        token = HANDLER_TASK.set(HANDLER_TASK.get() or asyncio.current_task())
+        try:
+            await asyncio.gather(*(connection.shutdown(deadline) for connection in alive))
+        finally:
+            HANDLER_TASK.reset(token)
         await self.close()
 
     async def close(self, timeout: float | None = None) -> None:

@@ -12,11 +12,14 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from mainstem._core import layout
 from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import start_task
+from mainstem.errors import ConnectionLost
+from mainstem.mux.tls import tls_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 # Bytes per read from a socket: large enough that a bulk stream costs few wake-ups, small enough to stay in a CPU cache.
 RECEIVE_BUFFER = 256 * 1024
@@ -39,6 +42,9 @@ _TCP_INFO_RTT = struct.Struct("=68xI")
 PEER_FACTS = ("peername", "peercert", "ssl_object")
 # Maximum seconds between idle polls of a pair of publications, which back off.
 POLL_IDLE_MAX_S = 0.001
+# Why a pair of publications can send nothing.
+CLOSED = "the publication to the peer was closed"
+NOT_READ = "the peer no longer reads"
 
 
 class TransportHandler(Protocol):
@@ -68,7 +74,10 @@ class Transport(Protocol):
     peer: str
 
     def get_extra_info(self, name: str) -> Any:
-        """Return one of ``PEER_FACTS``, like :meth:`asyncio.BaseTransport.get_extra_info`, even after the transport has ended."""
+        """Return one of ``PEER_FACTS``, like :meth:`asyncio.BaseTransport.get_extra_info`, even after the transport has ended.
+
+        ``tls_hint`` is a text if the peer of a plain socket speaks TLS.
+        """
         ...
 
     def write(self, segments: list[bytes | memoryview]) -> None:
@@ -92,26 +101,22 @@ def _is_nearby(raw: socket.socket) -> bool:
     return len(info) == _TCP_INFO_RTT.size and 0 < _TCP_INFO_RTT.unpack(info)[0] < NEARBY_US
 
 
-class UnconnectedProtocol(asyncio.Protocol):
-    """The protocol of an asyncio transport until it is connected, which includes TLS: then it passes the transport on."""
-
-    def __init__(self, connected: Callable[[asyncio.Transport], object]) -> None:
-        self._connected = connected
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Transports of other event loops (uvloop) do not inherit from asyncio's.
-        self._connected(cast("asyncio.Transport", transport))
-
-
 class SocketTransport(asyncio.BufferedProtocol):
     """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that it reuses.
 
     Without TLS, it writes segments to the socket without joining them first. asyncio's own transport would copy them twice, and
     would copy the bytes that the kernel does not take a third time.
+
+    It is the protocol of an asyncio transport that the event loop is still connecting, which includes TLS. It has no handler until
+    the loop's method has returned and ``start`` is called, because a task that is cancelled before that may make uvloop close the
+    transport without calling ``connection_lost``. Whatever arrives before ``start`` is kept.
     """
 
-    def __init__(self, handler: TransportHandler) -> None:
-        self._handler = handler
+    def __init__(self) -> None:
+        self._handler: TransportHandler | None = None
+        self._early: list[bytes] = []
+        self._is_lost = False
+        self._has_tls = False
         # Allocated at the first byte, so that a peer that only connects costs no memory.
         self._buffer: memoryview | None = None
         self._transport: asyncio.Transport | None = None
@@ -125,21 +130,46 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.has_received = False
         self.peer = "peer"
 
-    def take_over(self, transport: asyncio.Transport) -> None:
-        """Become the protocol of a connected transport, and notify the handler."""
-        transport.set_protocol(self)
-        self._transport = transport
+    @classmethod
+    async def connected(cls, connect: Callable[[Callable[[], SocketTransport]], Awaitable[object]]) -> SocketTransport:
+        """Return a transport that ``connect`` has connected: one of the event loop's methods, which gets a protocol factory."""
+        transport = cls()
+        try:
+            await connect(lambda: transport)
+        except BaseException:
+            transport.abort()
+            raise
+        return transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Transports of other event loops (uvloop) do not inherit from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._has_tls = transport.get_extra_info("sslcontext") is not None
+
+    def start(self, handler: TransportHandler) -> None:
+        """Serve ``handler`` from now on, because the event loop's method that connects has returned.
+
+        Raises the handler's exception if it fails; then the transport is aborted.
+        """
+        transport = self._transport
+        assert transport is not None
+        self._handler = handler
         try:
             self._prepare(transport)
-            self._handler.transport_ready(self)
+            handler.transport_ready(self)
+            early, self._early = self._early, []
+            for data in early:
+                handler.data_received(memoryview(data))
         except Exception as error:
-            # The event loop would log it and keep the connection open.
             self._error = error
             transport.abort()
             raise
+        finally:
+            if self._is_lost:
+                handler.transport_lost(self._error)
 
     def _prepare(self, transport: asyncio.Transport) -> None:
-        self._facts = {name: transport.get_extra_info(name) for name in PEER_FACTS}
+        self._facts.update((name, transport.get_extra_info(name)) for name in PEER_FACTS)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -148,7 +178,7 @@ class SocketTransport(asyncio.BufferedProtocol):
                     raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
                     if _is_nearby(raw):
                         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_HIGH_WATER)
-            if transport.get_extra_info("sslcontext") is None:
+            if not self._has_tls and not transport.is_closing():
                 # Duplicate the descriptor, because the loop refuses to watch the descriptor of its own transport for others.
                 # If the process has no descriptors left, bytes go through asyncio's transport.
                 with contextlib.suppress(OSError):
@@ -163,13 +193,14 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         assert self._buffer is not None
-        self.has_received = True
-        self._handler.data_received(self._buffer[:nbytes])
-
-    def data_received(self, data: bytes) -> None:
-        """Process bytes that arrived before this protocol took over the transport."""
-        self.has_received = True
-        self._handler.data_received(memoryview(data))
+        if not self.has_received:
+            self.has_received = True
+            if not self._has_tls:
+                self._facts["tls_hint"] = tls_hint(self._buffer[:nbytes])
+        if self._handler is None:
+            self._early.append(bytes(self._buffer[:nbytes]))
+        else:
+            self._handler.data_received(self._buffer[:nbytes])
 
     def get_extra_info(self, name: str) -> Any:
         return self._facts.get(name)
@@ -181,14 +212,18 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
             self._fd = -1
-        self._handler.transport_lost(exc or self._error)
+        self._is_lost = True
+        self._error = exc or self._error
+        if self._handler is not None:
+            self._handler.transport_lost(self._error)
 
     def pause_writing(self) -> None:
         self.paused = True
 
     def resume_writing(self) -> None:
         self.paused = False
-        self._handler.writing_resumed()
+        if self._handler is not None:
+            self._handler.writing_resumed()
 
     def write(self, segments: list[bytes | memoryview]) -> None:
         """Send or queue bytes. A broken transport drops them, and ``connection_lost`` follows."""
@@ -237,8 +272,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         if self._closing:
             self.close()
         else:
-            self.paused = False
-            self._handler.writing_resumed()
+            self.resume_writing()
 
     def close(self) -> None:
         self._closing = True
@@ -381,7 +415,10 @@ class StreamPairTransport(_TaskTransport):
 
 
 class Publication(Protocol):
-    """The method of a publication that is used here. It never blocks, and returns a position or a negative number."""
+    """The method of a publication that is used here. It never blocks, and returns a position or one of Aeron's negative numbers.
+
+    If it also has ``is_connected`` and ``closed``, as Aeron's does, a lost connection is noticed without an offer.
+    """
 
     def offer(self, buffer: bytes, /) -> int:
         """Send one message."""
@@ -389,7 +426,10 @@ class Publication(Protocol):
 
 
 class Subscription(Protocol):
-    """The method of a subscription that is used here. It calls ``handler`` with messages in order; ``bytes()`` accepts them."""
+    """The method of a subscription that is used here. It calls ``handler`` with messages in order; ``bytes()`` accepts them.
+
+    If it also has ``images`` and ``closed``, as Aeron's does, the end of the peer's stream is noticed.
+    """
 
     def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
         """Receive at most ``fragment_limit`` messages."""
@@ -400,8 +440,15 @@ class PublicationTransport(_TaskTransport):
     """A transport over a publication to the peer and a subscription from it (Aeron's, or any objects with ``offer`` and ``poll``).
 
     Bytes are split into messages of at most ``message_limit``, which must fit into one fragment; message boundaries have no
-    meaning. A message of type ``END`` marks the end of the sender's bytes. Refused offers are retried, which creates back
-    pressure.
+    meaning. A message of type ``END`` marks the end of the sender's bytes.
+
+    An offer is retried while there is back pressure, and until the peer's subscription has joined. Anything else that ends either
+    direction without ``END`` is a lost connection: a publication that is closed, has used its positions or is no longer connected;
+    a peer's stream that ended; a driver that has gone, which closes all of them. What has arrived is read first. If only the
+    peer's subscription is gone, the peer may have ended the connection in order, and its last messages may still be on their way:
+    they have ``LAST_MESSAGES_S`` to arrive.
+
+    The first message says which of several images is the peer's; the others, such as a dead predecessor's, are then ignored.
     """
 
     # The payload of one fragment in the smallest datagram that every network carries.
@@ -409,6 +456,7 @@ class PublicationTransport(_TaskTransport):
     FRAGMENT_LIMIT = 64
     END = b"\0"
     DATA = b"\1"
+    LAST_MESSAGES_S = 1.0
 
     def __init__(
         self,
@@ -425,6 +473,11 @@ class PublicationTransport(_TaskTransport):
         self._limit = message_limit - 1
         self._pending: list[bytes] = []
         self._peer_ended = False
+        self._was_connected = False
+        self._had_image = False
+        self._image: Any = None  # the peer's, once a message of it has arrived
+        self._lost: Exception | None = None  # why messages cannot be sent
+        self._lost_at_s = 0.0  # in the event loop's time, when that ends the connection
 
     def _work(self) -> list[Callable[[], Any]]:
         return [self._run]
@@ -434,14 +487,31 @@ class PublicationTransport(_TaskTransport):
         while not self._peer_ended:
             work = self._offer()
             if not self._closing:  # otherwise data that still arrives is of no use
-                work += self._subscription.poll(self._on_message, self.FRAGMENT_LIMIT)
-            if self._closing and not self._pending and not self._out and self._publication.offer(self.END) >= 0:
+                work += self._poll()
+            elif not self._pending and not self._out and self._say_end():
                 return
+            if not work and not self._peer_ended:
+                self._check_path()
             if work:
                 idle = 0.0
             elif idle < POLL_IDLE_MAX_S:
                 idle += POLL_IDLE_MAX_S / 20
             await asyncio.sleep(idle)
+
+    def _poll(self) -> int:
+        if self._image is not None:
+            polled: int = self._image.poll(self._on_message, self.FRAGMENT_LIMIT)
+            return polled
+        return self._subscription.poll(self._on_first, self.FRAGMENT_LIMIT)
+
+    def _on_first(self, message: Any) -> None:
+        """Process a message of a subscription whose peer's image is not known yet, if it has images."""
+        session_id = getattr(message, "session_id", None)
+        if session_id is not None and self._image is None:
+            images = getattr(self._subscription, "images", ())
+            self._image = next((image for image in images if image.session_id == session_id), None)
+        if self._image is None or self._image.session_id == session_id:
+            self._on_message(message)
 
     def _on_message(self, message: Any) -> None:
         data = bytes(message)
@@ -457,12 +527,67 @@ class PublicationTransport(_TaskTransport):
             limit = self._limit
             self._pending = [self.DATA + data[at : at + limit] for at in range(0, len(data), limit)]
         sent = 0
-        for message in self._pending:
-            if self._publication.offer(message) < 0:
-                break
-            sent += 1
+        if self._lost is None:
+            for message in self._pending:
+                if (status := self._publication.offer(message)) < 0:
+                    self._refused(status)
+                    break
+                sent += 1
         if sent:
+            self._was_connected = True
             del self._pending[:sent]
             if not self._pending:
                 self._sent()
         return sent
+
+    def _say_end(self) -> bool:
+        if self._lost is None and (status := self._publication.offer(self.END)) < 0:
+            self._refused(status)
+            return False
+        return self._lost is None
+
+    def _refused(self, status: int) -> None:
+        if status == layout.OFFER_CLOSED:
+            self._lose(CLOSED)
+        elif status == layout.OFFER_MAX_POSITION_EXCEEDED:
+            self._lose("the publication to the peer has used all of its positions")
+        elif status == layout.OFFER_NOT_CONNECTED and self._was_connected:
+            self._lose(NOT_READ, within_s=self.LAST_MESSAGES_S)
+
+    def _lose(self, reason: str, *, within_s: float = 0.0) -> None:
+        """Note that nothing can be sent any more, and why. What arrives within this time is still read."""
+        cause = getattr(self._publication, "error", None)
+        self._lost = cause if isinstance(cause, Exception) else ConnectionLost(reason)
+        self._lost_at_s = asyncio.get_running_loop().time() + (0.0 if self._closing else within_s)
+
+    def _check_path(self) -> None:
+        """Raise if either direction is gone. Everything that has arrived has been read."""
+        publication, subscription = self._publication, self._subscription
+        if self._lost is None:
+            if getattr(publication, "closed", False):
+                self._lose(CLOSED)
+            elif getattr(publication, "is_connected", False):
+                self._was_connected = True
+            elif self._was_connected and hasattr(publication, "is_connected"):
+                self._lose(NOT_READ, within_s=self.LAST_MESSAGES_S)
+        is_live = self._hears_peer(subscription)
+        if self._lost is not None and (not is_live or asyncio.get_running_loop().time() >= self._lost_at_s):
+            raise self._lost
+        if not is_live:
+            cause = getattr(subscription, "error", None)
+            raise cause if isinstance(cause, Exception) else ConnectionLost("the peer's publication has ended")
+
+    def _hears_peer(self, subscription: Any) -> bool:
+        """Return whether more messages may arrive."""
+        if self._closing:  # nothing is read any more
+            return True
+        if getattr(subscription, "closed", False):
+            return False
+        images = getattr(subscription, "images", None)
+        if images is None:
+            return True
+        if self._image is not None:
+            return not (self._image.closed or self._image.is_end_of_stream)
+        is_live = any(not (image.closed or image.is_end_of_stream) for image in images)
+        self._had_image |= is_live
+        return is_live or not self._had_image

@@ -7,6 +7,7 @@ attributes. The subclasses implement what differs between them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -14,6 +15,7 @@ from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aqueduct.certificates import describe_invalid_time
 from mainstem.aqueduct.events import (
     CloseConnection,
     PauseConnection,
@@ -25,6 +27,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR
 from mainstem.aqueduct.quic.farewell import Farewell, stateless_reset
+from mainstem.aqueduct.quic.tickets import Promises, ticket_name
 from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError
 
@@ -47,6 +50,12 @@ DATAGRAM_BACKLOG = 256
 
 DATAGRAM_OVERHEAD = 30
 """Bytes of packet and frame around a datagram's payload: header, connection id, packet number, frame, authentication tag."""
+
+KEEP_ALIVES_PER_TIMEOUT = 3
+"""Minimum number of pings in the idle timeout that is in effect, the shorter one of both sides (RFC 9000, 10.1)."""
+
+MIN_KEEP_ALIVE = 0.01
+"""Minimum seconds between pings, however short the peer's idle timeout is."""
 
 BULK = 1 << 12
 """Minimum size in bytes of a write to a stream that counts as bulk, not as a short message."""
@@ -128,6 +137,10 @@ class QuicAdapter:
         self.is_client = is_client
         self.handshake_done = False
         self.early_data_accepted = False
+        # Whether either side ended the connection with a TLS alert.
+        self.tls_failed = False
+        # Seconds without a sent packet after which to send a ping; 0 for never.
+        self.keep_alive = settings.keep_alive
         self.terminated = False
         self.closing = False
         # Called with each connection id that this side issues, and with each that the peer retires.
@@ -221,6 +234,11 @@ class QuicAdapter:
         raise NotImplementedError
 
     @property
+    def peer_idle_timeout(self) -> float | None:
+        """The peer's idle timeout in seconds, once the handshake is complete; None or 0 if it has none."""
+        raise NotImplementedError
+
+    @property
     def active_address(self) -> Address:
         """The address to which packets are sent, under the name that the library knows it by."""
         raise NotImplementedError
@@ -308,6 +326,9 @@ class QuicAdapter:
     def _handshake_completed(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         self.handshake_done = True
         self.early_data_accepted = bool(event.early_data_accepted)
+        if self.keep_alive:
+            third = min(self.settings.idle_timeout, self.peer_idle_timeout or math.inf) / KEEP_ALIVES_PER_TIMEOUT
+            self.keep_alive = min(self.keep_alive, max(third, MIN_KEEP_ALIVE))
         if event.alpn_protocol != self.settings.alpn:
             message, rule = f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol"
         elif not self.quic._remote_max_datagram_frame_size:
@@ -330,9 +351,13 @@ class QuicAdapter:
         elif not (is_of_peer and code in SUCCESS_CODES):
             text, alert = f"the connection ended: {reason} ({code})", code - CRYPTO_ERROR
             if alert in ALERTS:
+                self.tls_failed = True
                 text = f"the TLS handshake failed: {reason} (alert {alert})"
                 if self.is_client and alert in CERTIFICATE_ALERTS:
-                    text += "; ca= names the authority of the server's certificate"
+                    # qh3 does not say whether a certificate has expired.
+                    der = None if is_of_peer else self.peer_certificate
+                    fault = "" if der is None else describe_invalid_time(der)
+                    text += f"; it {fault}" if fault else "; ca= names the authority of the server's certificate"
             is_refused = is_of_peer and code in REFUSALS
             error = ConnectionLost(text, delivery=Delivery.NONE if is_refused else Delivery.UNKNOWN)
         engine.connection_lost(self._error or error, now_ns)
@@ -474,11 +499,13 @@ class Backend:
         self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
     ) -> QuicAdapter:
         """Return a client's connection, which has not begun yet."""
-        configuration = self.configuration(settings, is_client=True, server_name=settings.server_name or server_name)
+        server_name = settings.server_name or server_name
+        configuration = self.configuration(settings, is_client=True, server_name=server_name)
         options: dict[str, Any] = {}
         if sessions is not None:
-            configuration.session_ticket = sessions.take(origin, self.name, self.make_ticket)
-            options["session_ticket_handler"] = sessions.keeper(origin, self.name)
+            name = ticket_name(settings, origin=origin, server_name=server_name)
+            configuration.session_ticket = sessions.take(name, self.make_ticket)
+            options["session_ticket_handler"] = sessions.keeper(name)
             if self.has_address_tokens:
                 configuration.token = sessions.take_token(origin)
                 options["token_handler"] = sessions.token_keeper(origin)
@@ -500,10 +527,11 @@ class ServerContext:
         self._configuration = backend.configuration(settings, is_client=False)
         self._packets = backend.module("quic.packet")
         self._connection_class = backend.connection_class(settings)
-        self._ticket_options = {
-            "session_ticket_fetcher": None if tickets is None else tickets.fetcher(backend.make_ticket),
-            "session_ticket_handler": None if tickets is None else tickets.keep,
-        }
+        self._ticket_options: dict[str, Any] = {"session_ticket_fetcher": None, "session_ticket_handler": None}
+        if tickets is not None:
+            promises = Promises.of(settings)
+            self._ticket_options["session_ticket_fetcher"] = tickets.fetcher(promises, backend.make_ticket)
+            self._ticket_options["session_ticket_handler"] = tickets.keeper(promises)
         self.parse = backend.parse
 
     def negotiate(self, header: PacketHeader) -> bytes | None:

@@ -147,6 +147,10 @@ class AioquicAdapter(QuicAdapter):
         certificate = self.quic.tls._peer_certificate
         return None if certificate is None else bytes(certificate.public_bytes(Encoding.DER))
 
+    @property
+    def peer_idle_timeout(self) -> float | None:
+        return self.quic._remote_max_idle_timeout  # type: ignore[no-any-return]
+
     def pause_connection(self, paused: bool) -> None:
         self.quic.connection_window.paused = paused
 

@@ -109,6 +109,11 @@ class Qh3Adapter(QuicAdapter):
         certificate = self.quic.get_peercert()
         return None if certificate is None else bytes(certificate.public_bytes())
 
+    @property
+    def peer_idle_timeout(self) -> float | None:
+        parameters = self.quic._applied_transport_parameters
+        return None if parameters is None else (parameters.max_idle_timeout or 0) / 1000
+
     def pause_connection(self, paused: bool) -> None:
         self.quic.is_paused = paused
 
@@ -272,7 +277,10 @@ class Qh3Backend(Backend):
 
     def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:  # noqa: ARG002
         if settings.client_ca is not None:
-            raise ConfigurationError("backend 'qh3' cannot ask clients for certificates (client_ca); use 'aioquic'")
+            raise ConfigurationError(
+                "client_ca: the backend 'qh3', the default, cannot ask clients for certificates; set backend='aioquic' "
+                "(pip install 'mainstem[quic-aioquic]')"
+            )
 
     def parse(self, data: bytes) -> PacketHeader | None:
         try:

@@ -41,16 +41,13 @@ class UdpSocket:
         except OSError:
             self._socket.close()
             raise
+        self.address: Address = self._socket.getsockname()
         self._batched = _batched_state(self._socket)
         self._keeps_errors = False
         self.backlog: deque[tuple[bytes, Address]] = deque()
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def address(self) -> Address:
-        return self._socket.getsockname()  # type: ignore[no-any-return]
 
     def report_refusals(self, enabled: bool = True) -> None:
         """Enable or disable the reporting of ICMP errors by `take_refusal`. Has an effect only on Linux."""
