@@ -6,9 +6,11 @@ QUIC library, a file system) are converted where the backend is called.
 
 from __future__ import annotations
 
+import pickle
 from contextlib import contextmanager
+from copy import deepcopy
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +33,10 @@ __all__ = [
     "ConnectTimeout",
     "ConnectionLost",
     "CorruptLogError",
+    "DecodeError",
     "Delivery",
     "DriverTimeout",
+    "IncompleteRead",
     "InternalError",
     "LimitExceeded",
     "LocalProtocolError",
@@ -45,6 +49,7 @@ __all__ = [
     "OfferError",
     "ProtocolError",
     "RecordingError",
+    "RecordingNotFound",
     "RegistrationError",
     "RemoteProtocolError",
     "StorageSpaceError",
@@ -79,8 +84,84 @@ class MainstemError(Exception):
 
     @property
     def may_retry(self) -> bool:
-        """Whether the peer has certainly processed nothing, so that it is safe to repeat the request."""
+        """Whether the peer has certainly processed nothing, so that it is safe to repeat the request.
+
+        It is also false if the server speaks another protocol, or if only one end of the connection uses TLS: a repetition
+        cannot change that.
+        """
         return self.delivery is Delivery.NONE
+
+    @classmethod
+    def restored(cls, args: tuple[Any, ...]) -> Self:
+        """Return an error with these ``args`` without calling ``__init__``, which may take other ones.
+
+        Attributes have their defaults until the caller sets them, which is why each class below has a default for each.
+        """
+        error = cls.__new__(cls)
+        error.args = args
+        return error
+
+    # How all subclasses are pickled and copied, for multiprocessing, concurrent.futures and Spark. The traceback is left out.
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        # Only OSError has arguments that are not in args. Other bases may reduce to the arguments of their own __init__.
+        args = reduced[1] if isinstance(self, OSError) else self.args
+        attributes = (reduced[2] if len(reduced) > 2 else {}) | vars(self)
+        return type(self).restored, (args,), (attributes, _Chain(self))
+
+    def __setstate__(self, state: Any) -> None:
+        attributes, chain = state
+        super().__setstate__(attributes)
+        chain.attach(self)
+
+
+class _Chain:
+    """The errors that an error was raised from. One that cannot be pickled or copied is left out, so that the error itself can."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._links = [error.__cause__, error.__context__]
+        self._suppressed = error.__suppress_context__
+
+    def attach(self, error: BaseException) -> None:
+        error.__cause__, error.__context__ = self._links
+        error.__suppress_context__ = self._suppressed
+
+    def __getstate__(self) -> tuple[bool, list[bytes | None]]:
+        cause, context = self._links
+        return self._suppressed, [_pickled(cause), None if context is cause else _pickled(context)]
+
+    def __setstate__(self, state: tuple[bool, list[bytes | None]]) -> None:
+        self._suppressed, pickles = state
+        cause, context = map(_unpickled, pickles)
+        self._links = [cause, context or cause]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Chain:
+        copied = object.__new__(_Chain)
+        copied._suppressed = self._suppressed
+        copied._links = [_copied(link, memo) for link in self._links]
+        return copied
+
+
+# Errors of other libraries may raise anything here, such as a TypeError for an argument that their __init__ lacks.
+def _pickled(error: BaseException | None) -> bytes | None:
+    try:
+        return None if error is None else pickle.dumps(error)
+    except Exception:
+        return None
+
+
+def _unpickled(data: bytes | None) -> BaseException | None:
+    try:
+        return None if data is None else pickle.loads(data)
+    except Exception:
+        return None
+
+
+def _copied(error: BaseException | None, memo: dict[int, Any]) -> BaseException | None:
+    try:
+        return deepcopy(error, memo)
+    except Exception:
+        return error
 
 
 class ConfigurationError(MainstemError, ValueError):
@@ -137,6 +218,8 @@ class MissingExtraError(ConfigurationError, ImportError):
         "urllib3": "stores",
     }
 
+    extra: str = ""
+
     def __init__(self, module: str, extra: str) -> None:
         self.extra = extra
         super().__init__(f"{module} is not installed: pip install 'mainstem[{extra}]'")
@@ -186,6 +269,10 @@ class ChannelUriError(ConfigurationError):
         position (int): The index in ``uri`` at which it is wrong; -1 if there is no such index.
     """
 
+    uri: str = ""
+    reason: str = ""
+    position: int = -1
+
     def __init__(self, uri: str, reason: str, position: int = -1) -> None:
         self.uri = uri
         self.reason = reason
@@ -201,6 +288,8 @@ class ProtocolError(MainstemError):
         rule (str): The name of the rule.
     """
 
+    rule: str = ""
+
     def __init__(self, message: str, *, rule: str = "") -> None:
         self.rule = rule
         super().__init__(message)
@@ -208,6 +297,10 @@ class ProtocolError(MainstemError):
 
 class LocalProtocolError(ProtocolError):
     """The application made a call that the protocol forbids. Nothing was sent."""
+
+
+# Rules that are broken by a peer that speaks something else, which it will do again.
+_OTHER_PROTOCOL = frozenset({"bad-magic", "tls"})
 
 
 class RemoteProtocolError(ProtocolError):
@@ -219,10 +312,17 @@ class RemoteProtocolError(ProtocolError):
         rule (str): The name of the broken rule.
     """
 
+    code: int | None = None
+    peer: str = ""
+
     def __init__(self, message: str, *, rule: str = "", code: int | None = None, peer: str = "") -> None:
         self.code = code
         self.peer = peer
         super().__init__(message, rule=rule)
+
+    @property
+    def may_retry(self) -> bool:
+        return super().may_retry and self.rule not in _OTHER_PROTOCOL
 
 
 class ConnectRefused(RemoteProtocolError):
@@ -232,6 +332,8 @@ class ConnectRefused(RemoteProtocolError):
         reason (str): The reason that the server gave.
         peer (str): The server's address and port.
     """
+
+    reason: str = ""
 
     def __init__(self, message: str, *, reason: str, peer: str, delivery: Delivery = Delivery.UNKNOWN) -> None:
         self.reason = reason
@@ -248,6 +350,34 @@ class BadMessage(MainstemError):
         >>> if not message.startswith(b"ECHO "):
         ...     raise BadMessage("not ECHO <text>")
     """
+
+
+class DecodeError(MainstemError, ValueError):
+    """A codec cannot decode a message. Where rows are read, that is the message's problem instead, and no error.
+
+    Example:
+        >>> find_codec("json").decode(b"{")
+        Traceback (most recent call last):
+        DecodeError: the message is not JSON: ...
+    """
+
+
+class IncompleteRead(MainstemError, EOFError):
+    """The peer finished its half of the stream before `readexactly` had all bytes. Also an `asyncio.IncompleteReadError`.
+
+    Attributes:
+        partial (bytes): The bytes that arrived.
+        expected (int): How many were asked for.
+    """
+
+    partial: bytes = b""
+    expected: int = 0
+
+    def __init__(self, partial: bytes, expected: int) -> None:
+        self.partial = partial
+        self.expected = expected
+        # Not super(): that is asyncio's class in the one that streams raise, and it takes other arguments.
+        EOFError.__init__(self, f"the stream ended after {len(partial)} of {expected} bytes")
 
 
 class ClosedError(MainstemError):
@@ -272,6 +402,8 @@ class Timeout(MainstemError, TimeoutError):
         ...     print(message)
     """
 
+    timeout: float | None = None
+
     def __init__(self, message: str, *, timeout: float | None = None) -> None:
         self.timeout = timeout
         super().__init__(message)
@@ -286,6 +418,7 @@ class ConnectTimeout(Timeout):
     """
 
     delivery = Delivery.NONE
+    step: str = ""
 
     def __init__(self, message: str, *, step: str, timeout: float) -> None:
         self.step = step
@@ -317,6 +450,8 @@ class LimitExceeded(MainstemError):
         limit (int): The limit, in the unit that the message names.
     """
 
+    limit: int = 0
+
     def __init__(self, message: str, *, limit: int) -> None:
         self.limit = limit
         super().__init__(message)
@@ -346,6 +481,9 @@ class NotConnected(OfferError):
         receivers (int | None): How many receivers flow control counts; None if it counts none.
         group_size (int | None): How many receivers the channel requires (``g:/3`` in ``fc``); None if it requires none.
     """
+
+    receivers: int | None = None
+    group_size: int | None = None
 
     def __init__(self, message: str, *, receivers: int | None = None, group_size: int | None = None) -> None:
         self.receivers = receivers
@@ -383,6 +521,9 @@ class RegistrationError(MainstemError):
         correlation_id (int): The command's correlation id.
     """
 
+    code: int = 0
+    correlation_id: int = -1
+
     def __init__(self, message: str, *, code: int, correlation_id: int = -1) -> None:
         self.code = code
         self.correlation_id = correlation_id
@@ -408,6 +549,9 @@ class StorageSpaceError(MainstemError):
         available (int): How many bytes are free.
     """
 
+    needed: int = 0
+    available: int = 0
+
     def __init__(self, message: str, *, needed: int, available: int) -> None:
         self.needed = needed
         self.available = available
@@ -421,17 +565,26 @@ class StoreError(MainstemError):
         url (str): The URL or path of the store.
     """
 
+    url: str = ""
+
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
-        self._reason = reason
         super().__init__(f"{url}: {reason}")
-
-    def __reduce__(self) -> tuple[type[StoreError], tuple[str, str]]:
-        return type(self), (self.url, self._reason)
 
 
 class RecordingError(MainstemError):
     """A recording, its catalog or a segment cannot be read or written."""
+
+
+class RecordingNotFound(RecordingError, FileNotFoundError):
+    """There is no such recording, or there are no recordings at the location.
+
+    Example:
+        >>> try:
+        ...     reader = open_recording("tides", 7)
+        ... except RecordingNotFound:
+        ...     reader = None
+    """
 
 
 class ArchiveErrorCode(IntEnum):
@@ -494,6 +647,9 @@ class ArchiveError(MainstemError):
         ...         raise
     """
 
+    code: ArchiveErrorCode = ArchiveErrorCode.GENERIC
+    correlation_id: int = -1
+
     def __init__(self, message: str, *, code: ArchiveErrorCode, correlation_id: int = -1) -> None:
         self.code = code
         self.correlation_id = correlation_id
@@ -523,12 +679,13 @@ class Aborted(ChannelError):
     """The peer gave up: it aborted the stream or the request, or cancelled the channel."""
 
 
-class ConnectionLost(ChannelError):
+class ConnectionLost(ChannelError, ConnectionError):
     """The connection under a channel, stream or session ended, or could not be established.
 
     Attributes:
         delivery (Delivery): How much of the written data reached the peer.
         position (int | None): Where another replay can continue; None if this was no replay, or if none of it arrived.
+        end (int | None): The position where the replay was to end; None if this was no replay, or if that is not known.
 
     Example:
         >>> try:
@@ -537,11 +694,20 @@ class ConnectionLost(ChannelError):
         ...     reconnect()
     """
 
+    position: int | None = None
+    end: int | None = None
+
     def __init__(
-        self, message: str = "", *, delivery: Delivery = Delivery.UNKNOWN, position: int | None = None
+        self,
+        message: str = "",
+        *,
+        delivery: Delivery = Delivery.UNKNOWN,
+        position: int | None = None,
+        end: int | None = None,
     ) -> None:
         self.delivery = delivery
         self.position = position
+        self.end = end
         super().__init__(message)
 
 
@@ -556,6 +722,9 @@ class CorruptLogError(MainstemError):
         log_file (str): The path of the log buffer file.
         position (int): The position of the frame in the stream; -1 if the log's metadata is invalid.
     """
+
+    log_file: str = ""
+    position: int = -1
 
     def __init__(self, message: str, *, log_file: str, position: int) -> None:
         self.log_file = log_file

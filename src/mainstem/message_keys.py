@@ -1,40 +1,51 @@
 """Message keys (epoch, partition, row), by which a reader recognizes messages that arrive more than once.
 
 A sender that guarantees only *at least once*, such as Spark's sink, gives each message a key that stays the same however often the
-message is sent: its micro-batch (the epoch), its partition of the micro-batch, and its row of the partition. Aeron carries the key
-in the reserved value of the frame header; the other protocols carry it in front of the payload. Over byte streams, each message is
-also preceded by its length.
+message is sent: the write that it belongs to (the epoch), its partition of the write, and its row of the partition. A write is a
+batch, or a micro-batch of a streaming query. Aeron carries the key in the reserved value of the frame header; the other protocols
+carry it in front of the payload. Over byte streams, each message is also preceded by its length.
+
+A reserved value has 63 bits besides its sign, too few for an epoch that is unique among all writes, a partition and a row side by
+side. So each epoch gets a start somewhere in the 63 bits, and the rows follow it. Writes are told apart by where they start:
+
+- Epochs of one query are successive numbers. They are multiplied by 2**63 divided by the golden ratio, which keeps the starts of
+  any two of 50 million successive epochs further apart than the rows of a write reach.
+- Epochs of different queries and batches are random, and so are their starts. Two writes of 200 partitions of 100,000 rows share a
+  key with a probability of about 10**-11.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import NamedTuple
 
 from mainstem.errors import RemoteProtocolError
 
 __all__ = [
-    "EPOCH_BITS",
     "KEY_LENGTH",
+    "KEY_MASK",
     "MAX_MESSAGE_LENGTH",
     "MAX_PARTITIONS",
     "MAX_ROWS",
-    "PARTITION_BITS",
-    "ROW_BITS",
     "Deduplicator",
     "FrameSplitter",
     "MessageKey",
     "framed",
 ]
 
-# The reserved value has 63 bits besides its sign, divided between these parts.
-EPOCH_BITS, PARTITION_BITS, ROW_BITS = 27, 12, 24
-MAX_PARTITIONS, MAX_ROWS = 1 << PARTITION_BITS, 1 << ROW_BITS
+_PARTITION_BITS, _ROW_BITS = 12, 24
+MAX_PARTITIONS, MAX_ROWS = 1 << _PARTITION_BITS, 1 << _ROW_BITS
+# Keys and epochs are integers below 2**63.
+KEY_MASK = (1 << 63) - 1
+# 2**63 divided by the golden ratio, odd, so that the start of an epoch determines the epoch.
+_SPREAD = 0x4F1BBCDCBFA53E0B
+_EPOCH_OF_START = pow(_SPREAD, -1, 1 << 63)
 KEY_LENGTH = 16
 # No message is longer than this. A larger length means that the peer speaks another protocol.
 MAX_MESSAGE_LENGTH = 64 << 20
-# How many partitions of epochs a filter remembers. A retry belongs to one of the epochs of the last few minutes.
+# How many partitions of writes a filter remembers. A retry belongs to one of the writes of the last few minutes.
 REMEMBERED = 65_536
 
 _KEY = struct.Struct(">QII")
@@ -42,11 +53,11 @@ _LENGTH = struct.Struct(">I")
 
 
 class MessageKey(NamedTuple):
-    """The identity of a message: row ``row`` of partition ``partition`` of micro-batch ``epoch``.
+    """The identity of a message: row ``row`` of partition ``partition`` of the write ``epoch``.
 
     Attributes:
-        epoch: The micro-batch.
-        partition: The partition of the micro-batch, below 4096.
+        epoch: The number of the write, below 2**63.
+        partition: The partition of the write, below 4096.
         row: The row in the partition, below 2**24.
 
     Example:
@@ -58,42 +69,44 @@ class MessageKey(NamedTuple):
     row: int
 
     def reserved_value(self) -> int:
-        """Return the key as a positive int64, with the epoch modulo 2**27.
+        """Return the key as a positive int64. Successive rows have successive values, except that 0 follows 2**63 - 1.
 
         Returns:
             The value for the frame header's reserved field.
 
         Raises:
-            ValueError: The partition or the row does not fit.
+            ValueError: The epoch, the partition or the row does not fit.
 
         Example:
             >>> MessageKey(0, 0, 5).reserved_value()
             5
         """
-        if not (0 <= self.partition < MAX_PARTITIONS and 0 <= self.row < MAX_ROWS):
+        if not (0 <= self.epoch <= KEY_MASK and 0 <= self.partition < MAX_PARTITIONS and 0 <= self.row < MAX_ROWS):
             raise ValueError(
-                f"partition {self.partition}, row {self.row}: a key has room for {MAX_PARTITIONS:,} partitions of {MAX_ROWS:,} rows"
+                f"epoch {self.epoch}, partition {self.partition}, row {self.row}: a key has room for an epoch below 2**63 and "
+                f"{MAX_PARTITIONS:,} partitions of {MAX_ROWS:,} rows"
             )
-        epoch = self.epoch & ((1 << EPOCH_BITS) - 1)
-        return (epoch << PARTITION_BITS | self.partition) << ROW_BITS | self.row
+        return self._value()
+
+    def _value(self) -> int:
+        return (self.epoch * _SPREAD + (self.partition << _ROW_BITS) + self.row) & KEY_MASK
 
     @classmethod
     def of_reserved_value(cls, value: int) -> MessageKey:
-        """Return the key in a reserved value.
+        """Return a key with a reserved value, for a ``Deduplicator``.
 
         Args:
             value: The value that ``reserved_value`` returned.
 
         Returns:
-            The key; its epoch is modulo 2**27.
+            A key with the same reserved value. A reserved value does not tell which epoch, partition and row it was made of; this
+            key is row 0 of partition 0 of some epoch.
 
         Example:
-            >>> MessageKey.of_reserved_value(5)
-            MessageKey(epoch=0, partition=0, row=5)
+            >>> MessageKey.of_reserved_value(5).reserved_value()
+            5
         """
-        return cls(
-            value >> (PARTITION_BITS + ROW_BITS), value >> ROW_BITS & (MAX_PARTITIONS - 1), value & (MAX_ROWS - 1)
-        )
+        return cls(value * _EPOCH_OF_START & KEY_MASK, 0, 0)
 
     def encode(self) -> bytes:
         """Return the key as 16 bytes to put in front of a payload.
@@ -126,11 +139,12 @@ class MessageKey(NamedTuple):
 class Deduplicator:
     """A filter for duplicate messages. Use one for each stream.
 
-    A sender that retries a partition sends it again from its first row, in order. So a row is new if and only if it comes after all
-    rows of its partition that have already arrived. Memory is limited by the number of remembered partitions.
+    A sender sends the rows of a partition in order, and a retry begins again with its first row. So the keys that have arrived are
+    ranges of successive reserved values, about one for each partition of a write, and a message is new unless its key is in one of
+    them. Memory is limited by the number of remembered ranges; the least recently extended one is forgotten first.
 
     Args:
-        remembered: How many partitions of epochs to remember the last row of; 65,536 by default.
+        remembered: How many ranges to remember; 65,536 by default.
 
     Attributes:
         dropped: The number of duplicates.
@@ -143,7 +157,9 @@ class Deduplicator:
     """
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._rows: OrderedDict[tuple[int, int], int] = OrderedDict()
+        # The last key of each range by its first, and the first keys in order.
+        self._lasts: OrderedDict[int, int] = OrderedDict()
+        self._firsts: list[int] = []
         self._limit = remembered
         self.dropped = 0
 
@@ -156,14 +172,23 @@ class Deduplicator:
         Returns:
             False for a duplicate, which is counted in ``dropped``.
         """
-        place = key[:2]
-        if key.row <= self._rows.get(place, -1):
-            self.dropped += 1
-            return False
-        self._rows[place] = key.row
-        self._rows.move_to_end(place)
-        if len(self._rows) > self._limit:
-            self._rows.popitem(last=False)
+        value, firsts, lasts = key._value(), self._firsts, self._lasts
+        at = bisect_right(firsts, value) - 1
+        if at >= 0:
+            first = firsts[at]
+            last = lasts[first]
+            if value <= last:
+                self.dropped += 1
+                return False
+            if value == last + 1:
+                lasts[first] = value
+                lasts.move_to_end(first)
+                return True
+        firsts.insert(at + 1, value)
+        lasts[value] = value
+        if len(lasts) > self._limit:
+            oldest, _ = lasts.popitem(last=False)
+            del firsts[bisect_left(firsts, oldest)]
         return True
 
 

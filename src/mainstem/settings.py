@@ -482,6 +482,8 @@ class Settings:
     CLAMPS: ClassVar[bool] = False
 
     _declared: ClassVar[Mapping[str, Setting]] = {}
+    # The attributes by all names that they may be given.
+    _names: ClassVar[dict[str, str]] = {}
     # Set on each instance. Origins exist only for values that are neither defaults nor keywords.
     _sources: ClassVar[Mapping[str, Source]]
     _origins: ClassVar[Mapping[str, str]]
@@ -490,6 +492,10 @@ class Settings:
         super().__init_subclass__(**keywords)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Setting)}
         cls._declared = {**cls._declared, **own}
+        prefix, cls._names = cls.ENV_PREFIX.lower(), {}
+        for name in cls._declared:
+            short = name.removesuffix("_ns")
+            cls._names |= dict.fromkeys((name, short, prefix + short, prefix + name), name)
         for name in own:
             delattr(cls, name)
         if cls.__doc__:
@@ -674,14 +680,9 @@ class Settings:
     def _name_of(cls, key: str, origin: str) -> str:
         """Return the attribute for a name in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
-        prefix = cls.ENV_PREFIX.lower()
-        names: dict[str, str] = {}
-        for name in cls._declared:
-            short = name.removesuffix("_ns")
-            names |= dict.fromkeys((name, short, prefix + short, prefix + name), name)
-        if plain in names:
-            return names[plain]
-        hint = did_you_mean(plain, names)
+        if plain in cls._names:
+            return cls._names[plain]
+        hint = did_you_mean(plain, cls._names)
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:

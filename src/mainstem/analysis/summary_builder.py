@@ -87,8 +87,9 @@ class SummaryBuilder:
         ):
             if row["protocol"] == "problem":
                 continue
+            # A time may be 0: a device without a clock begins in 1970.
+            summary.first_ns = min(summary.first_ns, row["first_ns"]) if summary.frames else row["first_ns"]
             summary.frames.setdefault(row["protocol"], {})[row["frame_type"]] = row["n"]
-            summary.first_ns = min(filter(None, (summary.first_ns, row["first_ns"])))
             summary.last_ns = max(summary.last_ns, row["last_ns"])
             if row["protocol"] != "tcp":
                 summary.packets += row["packets"]
@@ -167,7 +168,7 @@ class SummaryBuilder:
     def recordings(self, summary: Summary) -> None:
         summary.recordings = self.query("select * from {recorded_sessions} order by recording_id")
         firsts = [row["first_ns"] for row in summary.recordings if row["first_ns"]]
-        if firsts and not summary.first_ns:
+        if firsts and not summary.frames:
             summary.first_ns, summary.last_ns = min(firsts), max(row["last_ns"] or 0 for row in summary.recordings)
 
     def _timelines(self, summary: Summary) -> None:

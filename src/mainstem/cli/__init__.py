@@ -141,11 +141,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if missing is None:
             raise
         _end(str(missing))
-    except UnicodeError as error:
-        # The socket module raises this for a host name that it cannot encode.
-        if "'idna'" not in str(error):
-            raise
-        _end("invalid host name: each part between dots must have 1 to 63 characters")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except SystemExit as end:

@@ -31,6 +31,7 @@ from mainstem.cli._options import (
     SessionOption,
     StreamOption,
     WatchOption,
+    directory_option,
 )
 from mainstem.cli._output import moment, print_json, show_again
 from mainstem.cli._process import say
@@ -65,13 +66,18 @@ def open_directory(directory: str) -> DirectoryReader:
 
 
 def hint_of_drivers(directory: str) -> str:
-    """Return a hint for a directory without a driver: start one, or choose one that is running on this host."""
+    """Return a hint for a directory without a driver: start one, or choose one that is running on this host.
+
+    It names the option that the running command has for the driver's directory, if it has one.
+    """
     start = f"`mainstem driver --dir {directory}` starts one"
     running = running_drivers()
     if not running:
         return start
     more = f" and {len(running) - MAX_SHOWN} more" if len(running) > MAX_SHOWN else ""
-    return f"{start}, --dir or AERON_DIR chooses one that runs: {', '.join(running[:MAX_SHOWN])}{more}"
+    option = directory_option()
+    choice = f"{option} or AERON_DIR" if option else "AERON_DIR"
+    return f"{start}, {choice} chooses one that runs: {', '.join(running[:MAX_SHOWN])}{more}"
 
 
 def running_drivers() -> list[str]:

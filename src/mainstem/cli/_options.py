@@ -145,6 +145,17 @@ _DIRECTORY = option("--dir -d", "PATH", DIRECTORY_HELP, "AERON_DIR, or this user
 DirectoryOption = Annotated[str, _DIRECTORY]
 DirectoriesOption = Annotated[list[str] | None, _DIRECTORY]
 AllDriversOption = Annotated[bool, flag("--all-drivers", "Show every running driver of this user.")]
+
+
+_running: list[Command] = []
+
+
+def directory_option() -> str:
+    """Return the name of the running command's option for the driver's directory; empty if it has none."""
+    parameters = _running[-1].params if _running else []
+    return next((each.opts[0] for each in parameters if getattr(each, "help", "") == DIRECTORY_HELP), "")
+
+
 ConfigOption = Annotated[str, option("--config", "FILE", "A TOML file with settings.")]
 SetOption = Annotated[list[str] | None, option("--set", "NAME=VALUE", "One setting, as name=value.")]
 LossOption = Annotated[float, option("--loss", "SHARE", "Drop this share of the datagrams, of data and control alike.")]
@@ -398,7 +409,7 @@ IdleTimeoutOption = Annotated[
     float, duration("--idle-timeout", "Close a connection that is silent for this long (0 = never).")
 ]
 InsecureOption = Annotated[
-    bool, flag("--insecure", "Allow connections with other machines without TLS or without a token.")
+    bool, flag("--insecure", "Allow connections with other machines without TLS or access control.")
 ]
 
 
@@ -576,6 +587,14 @@ class Command(_Help, TyperCommand):
         except BadParameter as error:
             _say_plainly(error)
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Messages can name its options meanwhile."""
+        _running.append(self)
+        try:
+            return super().invoke(ctx)
+        finally:
+            _running.pop()
 
 
 class Group(_Help, TyperGroup):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from mainstem.recording.recovery import Recovery
+
 VARIABLE = "MAINSTEM_LOG_FORMAT"
 FORMATS = ("text", "json")
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -87,6 +89,13 @@ def say(text: str, level: int = logging.INFO) -> None:
         record = PLAIN.makeRecord(PLAIN.name, level, __file__, 0, text, (), None)
         text = JsonFormatter().format(record)
     print(printable(text, keep="\n"), file=sys.stderr, flush=True)
+
+
+def say_recovery(progress: Recovery) -> None:
+    """Say how far the recovery of recordings is."""
+    say(
+        f"recovering recording {progress.recording_id}: checked {progress.checked / 1e6:,.0f} of {progress.total / 1e6:,.0f} MB"
+    )
 
 
 class Stop:

@@ -1,21 +1,24 @@
 """Run an archive, and use one, Mainstem's or Java's: list, start, stop, replay, replicate and delete recordings.
 
-`serve` may be omitted: mainstem archive --dir tides. The other commands are clients of a running archive.
+`serve` may be omitted: mainstem archive --archive-dir tides. The other commands are clients of a running archive.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import time
+from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Deadline
+from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
+from mainstem._internal.exposure import check_host_exposure
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem._internal.units import parse_pairs
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel_values import listen_address
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.archive import RecordingSignal, Signal, SourceLocation
 from mainstem.archive import connect as connect_archive
@@ -30,8 +33,10 @@ from mainstem.cli._options import (
     ConfigOption,
     CountOption,
     CsvOption,
+    DirectoryOption,
     FollowOption,
     Group,
+    InsecureOption,
     JsonOption,
     RecordingOption,
     SetOption,
@@ -48,19 +53,16 @@ from mainstem.cli._options import (
     time_ns,
 )
 from mainstem.cli._output import console, number, print_json, print_rows, print_table, table_of
-from mainstem.cli._process import say, stopping
+from mainstem.cli._process import say, say_recovery, stopping
 from mainstem.cli.sub import Printing, Reader
-from mainstem.errors import ArchiveError, ConfigurationError, ConnectionLost, Delivery, Timeout
+from mainstem.errors import ArchiveError, ConfigurationError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem.aeron.client import Image
     from mainstem.archive import Client, RecordingDescriptor
 
 CHECK_S = 0.25
-STOPPED_S = 2.0  # how long an archive can take to notice that a recording has stopped
-EVENTS_S = 0.2  # how long the late error of a replay that ended early can take
 CREDENTIALS_VARIABLE = "MAINSTEM_ARCHIVE_CREDENTIALS"
 CONTROL = "localhost:8010"
 # Not the id of the recorded stream: an archive that is still recording that stream would record the replay.
@@ -68,12 +70,26 @@ REPLAY_STREAM_ID = 19_795
 
 
 class _Commands(Group):
-    """A group in which options without a command mean `serve`, as in `mainstem archive --dir tides`."""
+    """A group in which options without a command mean `serve`, as in `mainstem archive --archive-dir tides`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
             args = ["serve", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, _renamed(args))
+
+
+def _renamed(words: list[str]) -> list[str]:
+    """Return the words of a command with `--archive-dir ARCHIVE --dir DRIVER` for `--dir ARCHIVE --aeron-dir DRIVER`.
+
+    The latter spelling follows Java's aeron.dir. It is accepted as a whole, and only from scripts: no help shows it.
+    """
+    given = {word.partition("=")[0] for word in words}
+    serves = words[:1] == ["serve"]
+    if "--aeron-dir" not in given or "--archive-dir" in given or ("--dir" in given) != serves:
+        return words
+    names = {"--dir": "--archive-dir", "--aeron-dir": "--dir"}
+    pairs = (word.partition("=") for word in words)
+    return [names.get(name, name) + equals + value for name, equals, value in pairs]
 
 
 app = App(__doc__, cls=_Commands)
@@ -90,6 +106,7 @@ CredentialsOption = Annotated[
         f"the variable {CREDENTIALS_VARIABLE}",
     ),
 ]
+ExtendOption = Annotated[int | None, integer("--extend", "Continue this recording instead of a new one.", metavar=ID)]
 RecordingArgument = Annotated[int, argument("The recording id.", min=0)]
 
 
@@ -97,18 +114,18 @@ RecordingArgument = Annotated[int, argument("The recording id.", min=0)]
 class Driver:
     """The options for the media driver of a server or client."""
 
-    aeron_dir: Annotated[str, option("--aeron-dir", "PATH", "The media driver's directory.", "AERON_DIR")] = ""
+    path: DirectoryOption = ""
     with_driver: Annotated[
-        bool, flag("--with-driver", "Start a media driver in --aeron-dir for as long as this command runs.")
+        bool, flag("--with-driver", "Start a media driver in --dir for as long as this command runs.")
     ] = False
 
     @contextmanager
     def directory(self) -> Iterator[str]:
         if self.with_driver:
-            with MediaDriver.launch(self.aeron_dir or None) as driver:
+            with MediaDriver.launch(self.path or None) as driver:
                 yield driver.directory
         else:
-            yield self.aeron_dir
+            yield self.path
 
 
 @dataclass(kw_only=True)
@@ -156,20 +173,22 @@ class Connection:
 
 @app.command("serve")
 def serve(
-    directory: Annotated[Path, option("--dir", "PATH", "Where the recordings are.")],
+    archive_dir: Annotated[Path, option("--archive-dir", "PATH", "The archive's directory, which has its recordings.")],
     driver: Driver,
     control: ControlOption = CONTROL,
     credentials_file: CredentialsOption = None,
+    insecure: InsecureOption = False,
     config: ConfigOption = "",
     set_: SetOption = None,
 ) -> None:
     """Run an archive: Aeron's own clients record streams into a directory, list and replay them.
 
     Anyone who can reach --control can record, replay and delete everything, unless --credentials-file restricts who may
-    connect. It listens on localhost by default. Settings come from the defaults, the table `archive` of the TOML file,
+    connect. It listens on localhost by default; on an address of other machines it needs --credentials-file, or
+    --insecure. Settings come from the defaults, the table `archive` of the TOML file,
     the environment (AERON_ARCHIVE_...), then these options.
 
-    Example: mainstem archive serve --dir tides --control 'aeron:udp?endpoint=localhost:8010'
+    Example: mainstem archive serve --archive-dir tides --control 'aeron:udp?endpoint=localhost:8010'
     """
     _process.configure(logging.WARNING)
     raise_open_files_limit()
@@ -178,17 +197,26 @@ def serve(
         options["--control"] = {"control_channel": channel_of(control, "--control")}
     settings = ArchiveSettings.load(toml=config or None, options=options)
     accepted = _read_credentials(credentials_file)
+    if settings.control_channel:
+        endpoint = ChannelUri.parse(settings.control_channel).values.get("endpoint", "")
+        protection = {f"--credentials-file or {CREDENTIALS_VARIABLE}": bool(accepted)}
+        host, _ = listen_address(endpoint, "--control")
+        check_host_exposure(host, insecure=insecure, protection=protection, name="--control")
     authenticator = CredentialTable({each: each.partition(b":")[0] for each in accepted.splitlines() if each})
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         aeron_directory = stack.enter_context(driver.directory()) or None
         server = stack.enter_context(
             ArchiveServer.launch(
-                directory, aeron_directory, settings=settings, authenticator=authenticator if accepted else None
+                archive_dir,
+                aeron_directory,
+                settings=settings,
+                authenticator=authenticator if accepted else None,
+                on_recovery=say_recovery,
             )
         )
         where = ", ".join(server.control_addresses) or settings.local_control_channel
-        say(f"archive {server.settings.id} in {directory}, requests on {where}")
+        say(f"archive {server.settings.id} in {archive_dir}, requests on {where}")
         while not stop.requested and not server.wait(CHECK_S):
             pass
         if server.error is not None:
@@ -233,9 +261,7 @@ def start(
         bool, flag("--remote", "Subscribe over the network, not to publications of the archive's driver.")
     ] = False,
     auto_stop: Annotated[bool, flag("--auto-stop", "Stop when the first recording ends.")] = False,
-    extend: Annotated[
-        int | None, integer("--extend", "Continue this recording instead of a new one.", metavar=ID)
-    ] = None,
+    extend: ExtendOption = None,
     as_json: JsonOption = False,
     connection: Connection,
 ) -> None:
@@ -340,15 +366,14 @@ def replay(
                 timeout=connection.limit,
             )
         )
-        reader = _ReplayReader(subscription, printing.stats, lay_out)
+        reader = Reader(subscription, printing.stats, lay_out)
         try:
             reader.read(stop, count, exit_at_end=True, timeout=0.0 if follow else connection.timeout)
         finally:
             reader.report_all()
-        if not stop.requested and not count and not length:
-            if follow:
-                end = _stop_position(client, recording, end, connection.limit)
-            _check_whole(client, recording, reader.position, end)
+        if not stop.requested and not count:
+            # Nothing is left to read, so this only raises the error of a replay that ended early.
+            deque(subscription.messages(), maxlen=0)
 
 
 @app.command("replicate")
@@ -356,7 +381,7 @@ def replicate(
     *,
     recording: Annotated[int, argument("The recording id in the other archive.", min=0)],
     source: Annotated[str, argument("The control channel of the other archive, or its HOST:PORT over UDP.")],
-    into: Annotated[int | None, integer("--into", "Continue this recording instead of a new one.", metavar=ID)] = None,
+    extend: ExtendOption = None,
     until_position: Annotated[int | None, integer("--until-position", "Where to stop.", metavar="POSITION")] = None,
     live: Annotated[str, option("--live", "URI", "Join this live stream when the copy has caught up.")] = "",
     source_credentials_file: Annotated[
@@ -378,13 +403,18 @@ def replicate(
         replication_id = client.replicate(
             recording,
             source_channel,
-            dst_recording_id=into,
+            dst_recording_id=extend,
             stop_position=until_position,
             live_destination=live,
             credentials=secret,
             timeout=connection.limit,
         )
-        row: dict[str, Any] = {"replication_id": replication_id, "recording_id": into, "position": None, "signal": None}
+        row: dict[str, Any] = {
+            "replication_id": replication_id,
+            "recording_id": extend,
+            "position": None,
+            "signal": None,
+        }
         while wait and not stop.requested and row["signal"] not in ("REPLICATE_END", "MERGE"):
             with suppress(Timeout):
                 event = next(client.events(timeout=CHECK_S))
@@ -456,12 +486,15 @@ def channel_of(text: str, name: str) -> str:
 
 def _read_credentials(path: Path | None, variable: str = CREDENTIALS_VARIABLE) -> bytes:
     if path is None:
-        return os.environ.get(variable, "").encode() if variable else b""
+        secret = os.environ.get(variable) if variable else None
+        if secret is not None and not secret.strip():
+            raise ConfigurationError(f"{variable} is empty: put credentials into it, or unset it")
+        return (secret or "").encode()
     try:
         data = path.read_bytes().rstrip(b"\r\n")
     except OSError as error:
         raise ConfigurationError(f"--credentials-file: {path}: {error.strerror}") from None
-    if not data:
+    if not data.strip():
         raise ConfigurationError(f"--credentials-file: {path} holds no credentials: write a line with them")
     return data
 
@@ -504,45 +537,6 @@ def _replay_channel(text: str, response_channel: str, control: str) -> str:
     if response_channel:
         return channel_of(response_channel, "--response-channel")
     return "aeron:ipc" if channel_of(control, "--control").startswith("aeron:ipc") else "aeron:udp?endpoint=localhost:0"
-
-
-class _ReplayReader(Reader):
-    """Reads a replay and tracks its position."""
-
-    _image: Image | None = None
-
-    @property
-    def position(self) -> int | None:
-        return None if self._image is None else self._image.position
-
-    def _poll(self, limit: int) -> Any:
-        if self._image is None:
-            self._image = next(iter(self.subscription.images), None)
-        return super()._poll(limit)
-
-
-def _stop_position(client: Client, recording: int, end: int, timeout: float | None) -> int:
-    """Return the position at which a recording stopped that a replay followed; beyond ``end`` if it has not stopped."""
-    deadline = Deadline(SYSTEM_CLOCK, STOPPED_S)
-    while (stopped := client.stop_position(recording, timeout=timeout)) is None:
-        if deadline.expired:
-            return max(end, client.max_recorded_position(recording, timeout=timeout)) + 1
-        time.sleep(EVENTS_S)
-    return stopped
-
-
-def _check_whole(client: Client, recording: int, position: int | None, end: int) -> None:
-    """Raise the error that ended a replay before the end of its recording."""
-    if position is not None and position >= end:
-        return
-    with suppress(Timeout):
-        for event in client.events(timeout=EVENTS_S):
-            if isinstance(event, ArchiveError):
-                raise event
-    raise ConnectionLost(
-        f"the replay of recording {recording} ended at {number(position)}, before {end:,}; start again with --from",
-        delivery=Delivery.UNKNOWN,
-    )
 
 
 def _note(row: dict[str, Any], event: Signal) -> None:

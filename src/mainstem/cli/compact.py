@@ -34,7 +34,8 @@ def run(
     options = IngestOptions(
         source="",
         out=location,
-        format="iceberg" if table.table else "delta",
+        out_name="LOCATION",
+        format="iceberg" if table.table or table.catalog or table.catalog_option else "delta",
         # Compacting reads no source, so it needs no checkpoint.
         checkpoint="none",
         **table.arguments(location),

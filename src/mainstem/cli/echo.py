@@ -13,11 +13,13 @@ from typing import Annotated
 import typer
 
 from mainstem import duologue as duologues
+from mainstem._internal.exposure import check_host_exposure
 from mainstem.cli._options import (
     DIRECTORY_HELP,
     App,
     CountOption,
     IdleTimeoutOption,
+    InsecureOption,
     IntervalOption,
     TimeoutOption,
     argument,
@@ -123,13 +125,15 @@ def serve(
     ] = 64,
     join_timeout: Annotated[float, duration("--join-timeout", "Drop a client that takes longer to join.")] = 5.0,
     idle_timeout: IdleTimeoutOption = 60.0,
+    insecure: InsecureOption = False,
 ) -> None:
-    """Serve echoes until Ctrl-C or SIGTERM.
+    """Serve echoes until Ctrl-C or SIGTERM. Beyond loopback it needs --encrypt or --insecure.
 
-    Example: mainstem echo serve 192.0.2.1 --max-clients 100
+    Example: mainstem echo serve 192.0.2.1 --max-clients 100 --encrypt server.key
     """
     end.log()
     host = _host(address)
+    check_host_exposure(host, insecure=insecure, protection={"--encrypt": bool(end.encrypt)}, name="ADDRESS")
     settings = Settings(
         control_port=end.control_port,
         base_port=base_port,
@@ -183,8 +187,8 @@ def client(
     end.log()
     try:
         server_key = bytes.fromhex(end.encrypt)
-    except ValueError as error:
-        raise ConfigurationError(f"--encrypt {end.encrypt} is not hexadecimal: {error}") from error
+    except ValueError:
+        raise ConfigurationError(f"--encrypt {end.encrypt} is not hexadecimal") from None
     done = 0
     with (
         stopping() as stop,

@@ -76,6 +76,10 @@ def run(
     table: TableChoice,
     checkpoint: Annotated[str, option("--checkpoint", "PATH", "The directory for Spark's progress.", "in --out")] = "",
     evolve: Annotated[bool, flag("--evolve", "Add columns that the table lacks.")] = False,
+    append: Annotated[
+        bool,
+        flag("--append", "Add to a Delta or Iceberg table that already has rows of another checkpoint or program."),
+    ] = False,
     compact_every: Annotated[
         int,
         integer("--compact-every", "For Delta and Iceberg: join small files after every N micro-batches (0 = never)."),
@@ -111,6 +115,7 @@ def run(
         format=table_format,
         checkpoint=checkpoint,
         evolve=evolve,
+        append=append,
         compact_every=compact_every,
         **table.arguments(out),
     )
@@ -139,6 +144,7 @@ def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
 
 def _check(options: IngestOptions) -> None:
     """Check everything that can be checked before anything slow is started."""
+    from mainstem.spark.ingest.resume import Locks
     from mainstem.spark.ingest.target import open_target
     from mainstem.spark.sources.archives import recordings_at
 
@@ -148,7 +154,13 @@ def _check(options: IngestOptions) -> None:
             pass  # report unreadable recordings before Spark starts
     if options.is_local:
         require_directory(options.local_directory, "--out")
-    open_target(options)
+    target = open_target(options)
+    # Of a running query, table and checkpoint need not agree.
+    locks = Locks(options.locked_directories)
+    try:
+        target.check()
+    finally:
+        locks.release()
 
 
 def _ingest(spark: Any, options: IngestOptions, stop: Stop) -> dict[str, Any]:

@@ -8,17 +8,17 @@ import threading
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._drivers import open_directory, take_snapshot
-from mainstem.cli._options import DirectoryOption, ListenOption
+from mainstem.cli._options import DirectoryOption, InsecureOption, ListenOption
 from mainstem.cli._process import say
 from mainstem.metrics.page_server import PageServer
 from mainstem.metrics.prometheus import render
 
 
-def run(directory: DirectoryOption = "", listen: ListenOption = "") -> None:
+def run(directory: DirectoryOption = "", listen: ListenOption = "", insecure: InsecureOption = False) -> None:
     """Print a driver's counters for Prometheus, or serve them to it.
 
     With --listen it serves them, path /metrics, until Ctrl-C. It reads the directory of any driver, Mainstem's or the reference's,
-    from outside, and needs read permission only.
+    from outside, and needs read permission only. The page has no password, so beyond loopback it needs --insecure.
 
     Example: mainstem metrics --listen 127.0.0.1:9100
     """
@@ -32,6 +32,6 @@ def run(directory: DirectoryOption = "", listen: ListenOption = "") -> None:
         with DirectoryReader(directory or default_directory()) as reader:
             return render(take_snapshot(reader))
 
-    with PageServer(listen, page, name="--listen") as server:
+    with PageServer(listen, page, name="--listen", insecure=insecure) as server:
         say(f"serving {server.url}")
         threading.Event().wait()

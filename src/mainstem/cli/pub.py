@@ -35,7 +35,7 @@ from mainstem.cli._output import amount, totals
 from mainstem.cli._process import say, stopping
 from mainstem.codecs import find_codec
 from mainstem.codecs.numerals import is_held
-from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, MissingExtraError, StoreError, Timeout
+from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,10 +168,8 @@ class _Sender:
 
     def _refused(self, position: int, seconds: float) -> None:
         status = OfferStatus(position)
-        if status is OfferStatus.CLOSED:
-            raise ClosedError(f"{self.publication!r} was closed")
-        if status is OfferStatus.MAX_POSITION_EXCEEDED:
-            raise MaxPositionExceeded(f"{self.publication!r} has used up its positions")
+        if status.is_final:
+            raise offer_error_of(self.publication, status, repr(self.publication))
         if status is OfferStatus.NOT_CONNECTED and 0 < self.timeout < seconds:
             raise offer_error_of(self.publication, status, repr(self.publication), f", for {self.timeout:g} s")
         if status is not OfferStatus.ADMIN_ACTION:

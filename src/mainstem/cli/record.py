@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
-from urllib.parse import SplitResult, urlsplit
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.exposure import TLS_OPTIONS, check_host_exposure
 from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory, parse_mode
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem._internal.urls import split_url
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.cli import ship
@@ -23,6 +24,7 @@ from mainstem.cli._options import (
     STREAM_HELP,
     DirectoryOption,
     ExitAtEndOption,
+    InsecureOption,
     JsonOption,
     OutDirectoryOption,
     Shipping,
@@ -37,14 +39,15 @@ from mainstem.cli._options import (
     words_of,
 )
 from mainstem.cli._output import amount, print_json
-from mainstem.cli._process import say, stopping
-from mainstem.errors import ConfigurationError
+from mainstem.cli._process import say, say_recovery, stopping
+from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.message_server import MessageLog, MessageRecorder, listen
-from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
+from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH, may_write_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from urllib.parse import SplitResult
 
     from mainstem.aeron.client import Subscription
     from mainstem.cli._process import Stop
@@ -84,6 +87,7 @@ def run(
     ] = False,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
+    insecure: InsecureOption = False,
     ship_to: Annotated[
         str, option("--ship-to", "TARGET", "Ship the recordings here meanwhile, as mainstem ship does.")
     ] = "",
@@ -93,7 +97,8 @@ def run(
     """Record a stream into a directory that `mainstem replay`, Spark and `mainstem ingest` read.
 
     CHANNEL is an Aeron channel, or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT to listen there as a server
-    and record each message that arrives. --flush-interval, --local-retention and --store-option are for --ship-to.
+    and record each message that arrives. Anyone who can connect can write, so beyond loopback these need TLS, or --insecure.
+    --flush-interval, --local-retention and --store-option are for --ship-to.
 
     If it is killed and started again, it continues where it stopped, with each message once, as long as the driver still
     holds the stream for it (client liveness timeout, 10 s by default) or a RecorderSlot runs.
@@ -101,13 +106,22 @@ def run(
     Example: mainstem record 'aeron:udp?endpoint=localhost:20121' --stream 1001 --out tides
     """
     raise_open_files_limit()
-    access: dict[str, Any] = {"mode": parse_mode(file_mode, name="--file-mode"), "group": group}
+    access: dict[str, Any] = {
+        "mode": parse_mode(file_mode, name="--file-mode"),
+        "group": group,
+        "on_recovery": say_recovery,
+    }
     streams = stream or []
     is_aeron = channel.startswith("aeron")
     if is_aeron:
         check_subscription(channel)
         if not streams:
             raise ConfigurationError("--stream is required to record from an Aeron channel")
+    else:
+        protection = {TLS_OPTIONS: tls_cert is not None}
+        check_host_exposure(
+            _parse(channel)[0].hostname, insecure=insecure, protection=protection, name=f"channel {channel!r}"
+        )
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # The stack exits this context last: the recordings are closed by then, and the shipper ships their ends.
@@ -138,6 +152,8 @@ def run(
             if done.get("delayed"):
                 say(f"{done['delayed']:,} streams were delayed, {done['unrecorded']:,} of which were not recorded")
             say(f"recorded {done['messages']:,} messages, {done['bytes']:,} bytes of the stream: {rate}")
+        if recorder.failures:
+            raise RecordingError(f"not everything was recorded: {recorder.failures} failures are in the log above")
 
 
 def _record(
@@ -153,10 +169,10 @@ def _record(
     begin_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
     nbytes = shown = 0
     while not stop.requested:
-        moved = recorder.do_work()
+        moved = _work(recorder)
         nbytes += moved
         if not moved:
-            if exit_at_end and all(subscription.is_end_of_stream for subscription in subscriptions):
+            if exit_at_end and all(_is_over(recorder, subscription) for subscription in subscriptions):
                 break
             for subscription in subscriptions:
                 raise_error_of(subscription)
@@ -171,6 +187,25 @@ def _record(
     written = recorder.written
     done = _result(sum(written.values()), nbytes, begin_ns, sorted(written))
     return done | {"delayed": recorder.delayed, "unrecorded": recorder.unrecorded}
+
+
+def _work(recorder: Recorder) -> int:
+    """Record what is available. A stream that cannot be recorded does not end the recorder, which has logged why."""
+    before = recorder.failures
+    try:
+        return recorder.do_work()
+    except Exception as error:
+        if recorder.failures == before or may_write_later(error):
+            raise
+        return 0
+
+
+def _is_over(recorder: Recorder, subscription: Subscription) -> bool:
+    """Whether every stream of a subscription has ended, or cannot be recorded."""
+    images = subscription.images
+    if not any(recorder.has_failed(image) for image in images):
+        return subscription.is_end_of_stream
+    return all(image.is_end_of_stream or recorder.has_failed(image) for image in images)
 
 
 def _listen(
@@ -201,13 +236,8 @@ def _listen(
 
 
 def _parse(channel: str) -> tuple[SplitResult, int]:
-    try:
-        parts = urlsplit(channel)
-        return parts, parts.port or 0
-    except ValueError as error:
-        is_v6 = "[" not in channel and channel.partition("://")[2].partition("/")[0].count(":") > 1
-        reason = "an IPv6 address must be in brackets, as in [::1]:4000" if is_v6 else error
-        raise ConfigurationError(f"channel {channel!r}: {reason}") from None
+    parts = split_url(channel, f"channel {channel!r}")
+    return parts, parts.port or 0
 
 
 def _result(messages: int, nbytes: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:

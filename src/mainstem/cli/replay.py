@@ -95,6 +95,12 @@ def _only(spans: list[tuple[RecordingReader, int, int]], location: str) -> tuple
         return spans[0]
     if not spans:
         raise ConfigurationError(f"{location} has nothing to replay within these limits")
+    if len({id(reader) for reader, _, _ in spans}) == 1:
+        shown = [f"{first} to {last}" for _, first, last in spans[:MAX_SHOWN]]
+        raise ConfigurationError(
+            f"recording {spans[0][0].descriptor.recording_id} of {location} has several ranges of these sessions; choose one with"
+            f" --since and --until: {', '.join(shown)}"
+        )
     shown = [f"{r.descriptor.recording_id} (stream {r.descriptor.stream_id})" for r, _, _ in spans[:MAX_SHOWN]]
     more = f" and {len(spans) - MAX_SHOWN} more" if len(spans) > MAX_SHOWN else ""
     raise ConfigurationError(

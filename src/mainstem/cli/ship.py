@@ -15,6 +15,7 @@ import typer
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.cli._options import (
+    InsecureOption,
     JsonOption,
     MetricsListenOption,
     Shipping,
@@ -80,6 +81,7 @@ def run(
     ] = DEFAULT_UPLOADS,
     verify: Annotated[bool, flag("--verify/--no-verify", "Read each object back and compare its checksum.")] = True,
     metrics_listen: MetricsListenOption = "",
+    insecure: InsecureOption = False,
     as_json: JsonOption = False,
     beside_recorder: Annotated[bool, typer.Option("--beside-recorder", hidden=True)] = False,
 ) -> None:
@@ -136,7 +138,7 @@ def run(
             def page() -> str:
                 return render_families(shipping_families(shipper.status()))
 
-            server = stack.enter_context(PageServer(metrics_listen, page, name="--metrics-listen"))
+            server = stack.enter_context(PageServer(metrics_listen, page, name="--metrics-listen", insecure=insecure))
             say(f"serving {server.url}")
         say(f"shipping {directory} to {url} as archive {shipper.identity.id}")
         drains = threading.Event()

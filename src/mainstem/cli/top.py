@@ -30,5 +30,5 @@ def run(
     with needs_extras():
         from mainstem.cli._top_app import TopApp
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigurationError("top needs a terminal; in a pipe there is mainstem streams --watch --json")
+        raise ConfigurationError("top needs a terminal; in a pipe use `mainstem streams --watch --json`")
     TopApp(chosen_directories(directory, all_drivers=all_drivers), interval=interval, text=text).run()

@@ -98,7 +98,7 @@ def serve(
         async with server:
             await server.start(where, ssl=context, insecure=end.insecure)
             stop = stop_event()
-            with _exporting(end.metrics_listen, server):
+            with _exporting(end.metrics_listen, server, insecure=end.insecure):
                 typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {target}")
                 await stop.wait()
 
@@ -117,8 +117,8 @@ def connect(
 ) -> None:
     """Listen here, and forward each connection through a tunnel that reconnects when it breaks.
 
-    Addresses are HOST:PORT, :PORT or unix:PATH. Anyone who can connect to --listen can use the tunnel, without a token. To another
-    machine it uses TLS, unless --insecure: then others can read and change everything.
+    Addresses are HOST:PORT, :PORT or unix:PATH. Anyone who can connect to --listen can use the tunnel, without a token, so beyond
+    loopback it needs --insecure. To another machine it uses TLS, unless --insecure: then others can read and change everything.
 
     Example: mainstem tunnel connect --listen localhost:5432 --server gateway:9443 --token-file secret
     """
@@ -134,7 +134,7 @@ def connect(
         async with TunnelClient(target, ssl=context, server_hostname=tls_name or None, **limits) as client:
             await client.start(where, insecure=end.insecure)
             stop = stop_event()  # not earlier, so that a signal ends the attempt to connect immediately
-            with _exporting(end.metrics_listen, client):
+            with _exporting(end.metrics_listen, client, insecure=end.insecure):
                 typer.echo(
                     f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {server}"
                 )
@@ -161,14 +161,16 @@ def token(
 
 
 @contextmanager
-def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
+def _exporting(listen: str, endpoint: Endpoint, *, insecure: bool) -> Iterator[None]:
     """Serve the endpoint's metrics during the block, if ``--metrics-listen`` is given."""
     if not listen:
         yield
         return
     endpoints = Endpoints()
     endpoints.add("tunnel", endpoint)
-    with PageServer(listen, lambda: render_families(endpoints.families()), name="--metrics-listen") as server:
+    with PageServer(
+        listen, lambda: render_families(endpoints.families()), name="--metrics-listen", insecure=insecure
+    ) as server:
         say(f"serving {server.url}")
         yield
 

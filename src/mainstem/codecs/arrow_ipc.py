@@ -1,11 +1,11 @@
-"""Arrow IPC streams. Each message is a complete stream, with its own schema and any number of rows."""
+"""Arrow IPC streams. Each message is one stream with any number of rows, or several with one schema."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, reason_of, rescue
+from mainstem.codecs.base import Decoded, NoRowsError, decodes, reason_of, rescue
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import widest
 from mainstem.codecs.limits import as_nullable, within_limits
@@ -27,6 +27,7 @@ class ArrowIpc:
         if options:
             raise ValueError(f"ArrowIpc has no option {min(options)!r}")
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         with needs_extras():
             import pyarrow  # noqa: F401
@@ -82,7 +83,7 @@ class ArrowIpc:
                         pair = [pa.schema([before]), pa.schema([item])]
                         whole[item.name] = pa.unify_schemas(pair, promote_options="permissive").field(0)
         if not is_found:
-            raise ValueError("there is no message to take the schema from")
+            raise NoRowsError(sample)
         return pa.schema(list(whole.values()))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
@@ -98,8 +99,8 @@ class ArrowIpc:
             try:
                 message = _table(payload)
                 table = _conformed(message, nullable)
-                rest = message.select([k for k, name in enumerate(message.column_names) if name not in schema.names])
-                texts, reasons = rescue(_rows(rest), pa.schema([])) if rest.num_columns else ({}, {})
+                surplus = [name for name in message.column_names if _has_surplus(message, name, nullable)]
+                texts, reasons = rescue(_rows(message.select(surplus)), nullable) if surplus else ({}, {})
                 if reasons:
                     raise ValueError(min(reasons.values()))
             except Exception as error:
@@ -117,7 +118,13 @@ def _table(payload: bytes) -> pa.Table:
     import pyarrow as pa
 
     try:
-        table = pa.ipc.open_stream(payload).read_all()
+        file = pa.BufferReader(payload)
+        streams = [pa.ipc.open_stream(file).read_all()]
+        while file.tell() < len(payload):
+            streams.append(pa.ipc.open_stream(file).read_all())
+        if any(each.schema != streams[0].schema for each in streams):
+            raise ValueError(f"the message is {len(streams)} Arrow IPC streams with different schemas")
+        table = pa.concat_tables(streams)
         table.validate(full=True)
     except pa.ArrowException as error:
         raise ValueError(f"the message is not an Arrow IPC stream: {error}") from None
@@ -145,13 +152,61 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
         if str(column.type) in VIEWS:
             # Casting a view trusts offsets that the validation does not check, so go through Python objects.
             column = pa.chunked_array([pa.array(column.to_pylist(), pa.type_for_alias(VIEWS[str(column.type)]))])
-        if _column_type(column.type) is None or not _is_kept(column.type, item.type):
-            raise ValueError(f"{item.name}: {column.type} is not of type {item.type}")
         try:
-            columns.append(column.cast(item.type))
-        except pa.ArrowInvalid as error:
+            if _column_type(column.type) is None:
+                raise ValueError(f"{column.type} is not of type {item.type}")
+            columns.append(pa.chunked_array([_cast(chunk, item.type) for chunk in column.chunks], item.type))
+        except (pa.ArrowInvalid, ValueError) as error:
             raise ValueError(f"{item.name}: {error}") from None
     return pa.table(columns, schema=schema)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert values to a type. The members of a struct are found by name. Raises ValueError for a type of another kind."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as is_
+
+    if _is_kept(array.type, kind):
+        return array.cast(kind)
+    if is_.is_struct(array.type) and is_.is_struct(kind):
+        sent = {item.name: k for k, item in enumerate(array.type)}
+        if len(sent) == array.type.num_fields:
+            members = [
+                _cast(array.field(sent[item.name]), item.type) if item.name in sent else pa.nulls(len(array), item.type)
+                for item in kind
+            ]
+            return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
+    if _is_list(array.type) and (is_.is_list(kind) or is_.is_large_list(kind)):
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        offsets = pc.cumulative_sum(pa.concat_arrays([pa.array([0], lengths.type), lengths]))
+        made = (pa.ListArray if is_.is_list(kind) else pa.LargeListArray).from_arrays
+        integer = pa.int32() if is_.is_list(kind) else pa.int64()
+        items = _cast(pc.list_flatten(array), kind.value_type)
+        return made(offsets.cast(integer), items, type=kind, mask=array.is_null())
+    raise ValueError(f"{array.type} is not of type {kind}")
+
+
+def _has_surplus(message: pa.Table, name: str, schema: pa.Schema) -> bool:
+    """Return whether a column of the message, or a member of its structs, has no place in the schema."""
+    if name not in schema.names:
+        return True
+    return _is_larger(message.schema.field(name).type, schema.field(name).type)
+
+
+def _is_larger(sent: pa.DataType, kind: pa.DataType) -> bool:
+    import pyarrow.types as is_
+
+    if is_.is_struct(sent) and is_.is_struct(kind):
+        own = {item.name: item.type for item in kind}
+        return any(item.name not in own or _is_larger(item.type, own[item.name]) for item in sent)
+    return _is_list(sent) and _is_list(kind) and _is_larger(sent.value_type, kind.value_type)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow.types as is_
+
+    return bool(is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind))
 
 
 def _column_type(kind: Any) -> Any:
@@ -164,7 +219,7 @@ def _column_type(kind: Any) -> Any:
     if is_.is_map(kind):
         parts = _column_type(kind.key_type), _column_type(kind.item_type)
         return pa.map_(*parts) if all(parts) else None
-    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+    if _is_list(kind):
         item = _column_type(kind.value_type)
         return item and pa.list_(item)
     if is_.is_dictionary(kind):
@@ -189,11 +244,10 @@ def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
     if sent == kind or is_.is_null(sent):
         return True
     if is_.is_struct(sent) and is_.is_struct(kind):
-        # A cast by position would lose values, and so would one that drops fields which the schema lacks.
+        # Arrow's cast is by position.
         has_same_names = [item.name for item in sent] == [item.name for item in kind]
         return has_same_names and all(_is_kept(a.type, b.type) for a, b in zip(sent, kind, strict=True))
-    lists = is_.is_list, is_.is_large_list, is_.is_fixed_size_list
-    if any(each(sent) for each in lists) and any(each(kind) for each in lists):
+    if _is_list(sent) and _is_list(kind):
         return _is_kept(sent.value_type, kind.value_type)
     if is_.is_map(sent) and is_.is_map(kind):
         return _is_kept(sent.key_type, kind.key_type) and _is_kept(sent.item_type, kind.item_type)

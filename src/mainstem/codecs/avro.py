@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.avro_resolution import agree, resolved
 from mainstem.codecs.avro_schema import AvroSchema, arrow_type, check_promoted, to_datum, to_value, values_per_byte
+from mainstem.codecs.base import decodes
 from mainstem.codecs.schemas import (
     FRAMED_LENGTH,
     MAX_SCHEMAS,
@@ -105,6 +106,7 @@ class Avro(SchemaCodec):
             raise ValueError(f"there is no schema with the fingerprint {fingerprint.hex()}")
         return self._by_fingerprint[fingerprint], SINGLE_OBJECT_LENGTH
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         reading, start = self._reading(payload)
         return [reading.read(payload, start)]
@@ -142,13 +144,17 @@ class Avro(SchemaCodec):
         if self._framing != "confluent":
             raise ValueError("the option schema names the file of the schema")
         numbers = {confluent_number(each) for each in sample if each[:1] == b"\0" and len(each) >= FRAMED_LENGTH}
+        reason = "no message names one"
         for number in sorted(numbers, reverse=True):
-            with suppress(ValueError):
+            try:
                 reading: _Reading = self._by_number.get(number)
+            except ValueError as error:
+                reason = str(error)
+            else:
                 return reading.writer
         if not numbers and self._number is not None:
             return self._schema_of(self._number)
-        raise ValueError("no message names a schema that there is; the option schema names a file")
+        raise ValueError(f"no schema: {reason}; set the option schema to a file")
 
 
 class _Reading:
@@ -156,11 +162,17 @@ class _Reading:
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema | None) -> None:
         self.writer = writer
-        self._target = reader or writer
-        self._reader = None if reader is None or reader.parsed == writer.parsed else reader.parsed
-        self._is_walked = writer.is_walked or self._target.is_walked
-        self._values_per_byte = values_per_byte(writer, self._target)
-        is_promoted = {"int", "long"} & writer.root.kinds() and {"float", "double"} & self._target.root.kinds()
+        reader = None if reader is None or reader.root == writer.root else reader
+        self._target = (reader or writer).root
+        self._values_per_byte = values_per_byte(writer, reader or writer)
+        read_as = writer
+        if reader is not None and not agree(writer.root, reader.root):
+            self._target = resolved(writer.root, reader.root)
+            read_as, reader = writer.without_logical_types(), reader.without_logical_types()
+        self._writer = read_as.parsed
+        self._reader = None if reader is None else reader.parsed
+        self._is_walked = writer.is_walked or self._target.is_walked()
+        is_promoted = {"int", "long"} & writer.root.kinds() and {"float", "double"} & self._target.kinds()
         self._is_promoted = self._reader is not None and bool(is_promoted)
 
     def read(self, payload: bytes, start: int) -> dict[str, Any]:
@@ -172,9 +184,7 @@ class _Reading:
         stream = io.BytesIO(payload)
         stream.seek(start)
         try:
-            row: Any = fastavro.schemaless_reader(
-                stream, self.writer.parsed, self._reader, return_named_type=self._is_walked
-            )
+            row: Any = fastavro.schemaless_reader(stream, self._writer, self._reader, return_named_type=self._is_walked)
         except (EOFError, IndexError) as error:
             reason = f" ({error})" if str(error) else ""
             raise ValueError(f"the message is cut off, or of another schema{reason}") from None
@@ -182,5 +192,5 @@ class _Reading:
             raise ValueError(f"{rest} bytes are left after the record")
         if self._is_promoted:
             stream.seek(start)
-            check_promoted(fastavro.schemaless_reader(stream, self.writer.parsed), self._target.root)
-        return to_value(row, self._target.root) if self._is_walked else row  # type: ignore[no-any-return]
+            check_promoted(fastavro.schemaless_reader(stream, self._writer), self._target)
+        return to_value(row, self._target) if self._is_walked else row  # type: ignore[no-any-return]

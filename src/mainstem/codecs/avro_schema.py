@@ -13,11 +13,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.error_texts import json_problem
 from mainstem.codecs.exact import DECIMAL_DIGITS, is_float_32, to_integer
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Set
 
 # Maximum depth of nested types. A deeper schema is not data but an attack on the stack.
 MAX_DEPTH = 64
@@ -28,6 +29,11 @@ TIMES = {
     ("int", "date"), ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("long", "local-timestamp-millis"),
     ("long", "local-timestamp-micros"),
 }  # fmt: skip
+# Annotations that are valid beside those. Their numbers stay numbers: no column that Spark has would hold them.
+NUMBERS = {
+    ("int", "time-millis"), ("long", "time-micros"), ("long", "timestamp-nanos"), ("long", "local-timestamp-nanos"),
+}  # fmt: skip
+CONVERTED = {"decimal", "uuid", "time-millis"}
 BITS = {"int": 31, "long": 63}
 PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 MIN_BYTES = {"null": 0, "float": 4, "double": 8}
@@ -39,11 +45,16 @@ PYTHON: dict[str, tuple[type, ...]] = {
 
 @dataclass
 class Type:
-    """A node of the type tree. ``fields`` belong to a record, ``items`` to an array or map, and ``branches`` to a union."""
+    """A node of the type tree. ``fields`` belong to a record, ``items`` to an array or map, and ``branches`` to a union.
+
+    ``annotation`` is the valid logical type, and ``logical`` too if values are converted. ``convert`` makes the column's value from
+    a plain number, string or bytes of another schema (``avro_resolution``).
+    """
 
     kind: str
     name: str = ""
     logical: str = ""
+    annotation: str = ""
     size: int = 0
     precision: int = 0
     scale: int = 0
@@ -52,6 +63,9 @@ class Type:
     items: Type | None = None
     branches: list[Type] = field(default_factory=list)
     defaults: dict[str, Any] = field(default_factory=dict)
+    aliases: frozenset[str] = frozenset()
+    field_aliases: dict[str, str] = field(default_factory=dict)
+    convert: Callable[[Any], Any] | None = None
 
     @property
     def present(self) -> list[Type]:
@@ -66,7 +80,7 @@ class Type:
 
     @property
     def python(self) -> tuple[type, ...]:
-        if self.logical in ("", "decimal", "uuid"):
+        if self.convert is not None or not self.logical or self.logical in CONVERTED:
             return PYTHON[self.kind]
         return (datetime,) if "timestamp" in self.logical else (date,)
 
@@ -99,8 +113,8 @@ class Type:
 
     def is_walked(self) -> bool:
         """Return whether values need conversion after fastavro."""
-        is_converted = self.logical in ("decimal", "uuid") or len(self.present) > 1
-        return is_converted or any(each.is_walked() for each in self.parts)
+        is_converted = self.logical in CONVERTED or len(self.present) > 1
+        return is_converted or self.convert is not None or any(each.is_walked() for each in self.parts)
 
 
 class AvroSchema:
@@ -119,10 +133,13 @@ class AvroSchema:
             annotated = fastavro.schema.parse_schema(raw)
         except ConfigurationError:
             raise
+        except json.JSONDecodeError as error:
+            raise ConfigurationError(f"Avro schema: it is not JSON: {json_problem(error)}") from None
         except RecursionError:
             raise ConfigurationError(f"Avro schema: deeper than {MAX_DEPTH} types") from None
         except Exception as error:
             raise ConfigurationError(f"Avro schema: {type(error).__name__}: {error}") from None
+        self._raw = raw
         self._names: dict[str, Any] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
         self._count = 0
@@ -134,6 +151,10 @@ class AvroSchema:
         for path, items in self.root.lists():
             if items.min_bytes() == 0:
                 raise ConfigurationError(f"Avro schema: {path[1:]}: items of no bytes have no bounded number")
+
+    def without_logical_types(self) -> AvroSchema:
+        """Return the schema that has the plain type in place of each logical one."""
+        return AvroSchema(json.dumps(_without_logical_types(self._raw, keep=frozenset())))
 
     def _type(self, node: Any, around: tuple[str, ...], depth: int) -> Type:
         self._count += 1
@@ -157,11 +178,13 @@ class AvroSchema:
                 raise ConfigurationError(f"Avro schema: {name} contains itself, and no column holds that")
         result = Type("record" if kind == "error" else kind, name, **_logical(node))
         result.size, result.symbols = node.get("size", 0), tuple(node.get("symbols", ()))
+        result.aliases = frozenset(each.rpartition(".")[2] for each in node.get("aliases", ()))
         if result.kind == "record":
             inner = (*around, name)
             result.fields = [
                 (each["name"], self._type(each["type"], inner, depth + 1), "default" in each) for each in node["fields"]
             ]
+            result.field_aliases = {alias: each["name"] for each in node["fields"] for alias in each.get("aliases", ())}
             # A named type appears in the tree at each use. All uses share its defaults.
             result.defaults = self._defaults.setdefault(name, {})
             if not result.fields:
@@ -205,12 +228,40 @@ def _native(value: Any, kind: Type) -> Any:
         return {name: _native(each, kind.items) for name, each in value.items()}
     if kind.items is not None:
         return [_native(each, kind.items) for each in value]
-    if type(value) is int and kind.logical == "date":
+    if type(value) is int and (kind.kind, kind.logical) in TIMES:
+        return logical_value(value, kind)
+    return float(value) if kind.kind in ("float", "double") else value
+
+
+def logical_value(value: Any, kind: Type) -> Any:
+    """Return the column's value for a plain one with the logical type of ``kind``. Raises ValueError."""
+    if kind.logical == "decimal":
+        return to_decimal(value, kind)
+    if kind.logical == "uuid":
+        return str(uuid.UUID(bytes=value) if kind.kind == "fixed" else uuid.UUID(value))
+    if kind.logical == "time-millis":
+        return 1000 * value
+    if kind.logical == "date":
         return date(1970, 1, 1) + timedelta(days=value)
-    if type(value) is int and "timestamp" in kind.logical:
+    if "timestamp" in kind.logical:
         length = timedelta(milliseconds=value) if kind.logical.endswith("millis") else timedelta(microseconds=value)
         return datetime(1970, 1, 1, tzinfo=None if kind.logical.startswith("local") else UTC) + length
-    return float(value) if kind.kind in ("float", "double") else value
+    return value
+
+
+def to_decimal(value: bytes, kind: Type) -> Decimal:
+    """Return the decimal of a decimal's bytes, with the scale of ``kind``. Raises ValueError."""
+    if len(value) > DECIMAL_DIGITS:
+        raise ValueError(f"a decimal of {len(value)} bytes, where it has {kind.precision} digits")
+    return _scaled(Decimal(int.from_bytes(value, "big", signed=True)), -kind.scale)
+
+
+def to_scale(value: Decimal | int, kind: Type) -> int:
+    """Return a decimal's digits at the scale of ``kind``. Raises ValueError unless they are exactly that value and few enough."""
+    number = to_integer(_scaled(Decimal(value), kind.scale))
+    if abs(number) >= 10**kind.precision:
+        raise ValueError(f"{value} has more than {kind.precision} digits at a scale of {kind.scale}")
+    return number
 
 
 def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
@@ -236,17 +287,18 @@ def _check_depth(raw: Any) -> None:
     raise ConfigurationError(f"Avro schema: deeper than {MAX_DEPTH} types")
 
 
-def _without_logical_types(node: Any) -> Any:
+def _without_logical_types(node: Any, keep: Set[tuple[str, str]] = TIMES) -> Any:
     """Return the schema without the annotations that fastavro must not process."""
     if isinstance(node, list):
-        return [_without_logical_types(each) for each in node]
+        return [_without_logical_types(each, keep) for each in node]
     if not isinstance(node, dict):
         return node
     plain = {
-        name: value if name in ("default", "doc") else _without_logical_types(value) for name, value in node.items()
+        name: value if name in ("default", "doc") else _without_logical_types(value, keep)
+        for name, value in node.items()
     }
     kind = node.get("type")
-    if "logicalType" in plain and not (isinstance(kind, str) and (kind, plain["logicalType"]) in TIMES):
+    if "logicalType" in plain and not (isinstance(kind, str) and (kind, plain["logicalType"]) in keep):
         del plain["logicalType"]
     return plain
 
@@ -257,13 +309,17 @@ def _logical(node: dict[str, Any]) -> dict[str, Any]:
     if (kind, logical) in TIMES or (
         logical == "uuid" and (kind == "string" or (kind == "fixed" and node["size"] == 16))
     ):
-        return {"logical": logical}
+        return {"logical": logical, "annotation": logical}
+    if (kind, logical) in NUMBERS:
+        return {"logical": logical if logical == "time-millis" else "", "annotation": logical}
     precision, scale = node.get("precision"), node.get("scale", 0)
     if logical != "decimal" or kind not in ("bytes", "fixed") or type(precision) is not int or type(scale) is not int:
         return {}
     if precision > DECIMAL_DIGITS:
         raise ConfigurationError(f"Avro schema: a decimal of {precision} digits; columns hold {DECIMAL_DIGITS}")
-    return {"logical": logical, "precision": precision, "scale": scale} if 0 <= scale <= precision and precision else {}
+    if not 0 <= scale <= precision or not precision:
+        return {}
+    return {"logical": logical, "annotation": logical, "precision": precision, "scale": scale}
 
 
 def arrow_type(kind: Type) -> Any:
@@ -294,7 +350,7 @@ def arrow_type(kind: Type) -> Any:
     plain = {
         "null": pa.string(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
         "double": pa.float64(), "bytes": pa.binary(), "fixed": pa.binary(), "string": pa.string(), "enum": pa.string(),
-        "date": pa.date32(), "uuid": pa.string(),
+        "date": pa.date32(), "uuid": pa.string(), "time-millis": pa.int64(),
         "timestamp-millis": pa.timestamp("us", "UTC"), "timestamp-micros": pa.timestamp("us", "UTC"),
         "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
     }  # fmt: skip
@@ -302,26 +358,24 @@ def arrow_type(kind: Type) -> Any:
 
 
 def to_value(value: Any, kind: Type) -> Any:
-    """Convert fastavro's values for a column: decimals, UUIDs, and unions, which become a struct. Raises ValueError."""
-    if kind.kind == "union":
+    """Convert fastavro's values for a column: logical types, and unions, which become a struct. Raises ValueError."""
+    if kind.kind == "union" and kind.convert is None:
         return _of_union(value, kind)
     if isinstance(value, tuple):
         # The writer's schema has a union here, so fastavro returns the branch's name too.
         value = value[1]
     if value is None:
         return None
+    if kind.convert is not None:
+        return kind.convert(value)
     if kind.fields:
         return {name: to_value(value[name], each) for name, each, _ in kind.fields}
     if kind.items is not None:
         if kind.kind == "map":
             return {name: to_value(each, kind.items) for name, each in value.items()}
         return [to_value(each, kind.items) for each in value]
-    if kind.logical == "decimal":
-        if len(value) > DECIMAL_DIGITS:
-            raise ValueError(f"a decimal of {len(value)} bytes, where it has {kind.precision} digits")
-        return _scaled(Decimal(int.from_bytes(value, "big", signed=True)), -kind.scale)
-    if kind.logical == "uuid":
-        return str(uuid.UUID(bytes=value) if kind.kind == "fixed" else uuid.UUID(value))
+    if kind.logical in CONVERTED:
+        return logical_value(value, kind)
     return value
 
 
@@ -435,13 +489,15 @@ def _logical_datum(value: Any, kind: Type, where: str) -> Any:
         if not isinstance(value, Decimal | int) or isinstance(value, bool):
             raise _misfit(value, kind, where)
         try:
-            number = to_integer(_scaled(Decimal(value), kind.scale))
+            number = to_scale(value, kind)
         except ValueError:
             raise _misfit(value, kind, where) from None
-        if abs(number) >= 10**kind.precision:
-            raise _misfit(value, kind, where)
         length = kind.size or number.bit_length() // 8 + 1
         return number.to_bytes(length, "big", signed=True)
+    if kind.logical == "time-millis":
+        if type(value) is not int or value % 1000 or not -(1 << 31) <= value // 1000 < 1 << 31:
+            raise _misfit(value, kind, where)
+        return value // 1000
     expected = datetime if "timestamp" in kind.logical else date
     is_right = isinstance(value, expected) and (expected is not date or not isinstance(value, datetime))
     if is_right and expected is datetime:

@@ -7,6 +7,7 @@ schema lacks are *rescued*, as JSON beside the row.
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -14,18 +15,21 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import fields_of
 from mainstem.codecs.limits import as_nullable, within_limits
-from mainstem.errors import ConfigurationError, MainstemError, MissingExtraError, StoreError, needs_extras
+from mainstem.codecs.numerals import float_name
+from mainstem.errors import ConfigurationError, DecodeError, MainstemError, MissingExtraError, StoreError, needs_extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
+
+C = TypeVar("C")
 
 
 # -- fields that the schema lacks --------------------------------------------------------------------------------------
@@ -70,7 +74,7 @@ def as_json(value: Any) -> str:
     if isinstance(value, Decimal):
         return str(value) if value.is_finite() else f'"{value}"'
     if isinstance(value, float):
-        return float.__repr__(value) if math.isfinite(value) else f'"{value}"'
+        return float.__repr__(value) if math.isfinite(value) else f'"{float_name(value)}"'
     if isinstance(value, dict):
         if wrong := [name for name in value if not isinstance(name, str)]:
             raise ValueError(f"the name {wrong[0]!r:.60} is not text")
@@ -155,7 +159,7 @@ class Codec(Protocol):
             One dictionary per row. Most formats have one row per message.
 
         Raises:
-            ValueError: The message cannot be read. Other exceptions are possible.
+            DecodeError: The message cannot be read.
 
         Example:
             >>> find_codec("json").decode(b'{"id": 1}')
@@ -187,7 +191,7 @@ class Codec(Protocol):
             The schema for ``decode_batch``.
 
         Raises:
-            ValueError: The sample does not determine a schema.
+            DecodeError: The sample does not determine a schema.
         """
         ...
 
@@ -220,6 +224,18 @@ class Codec(Protocol):
             ConfigurationError: The format cannot hold a value (the error names the row), or the codec cannot encode.
         """
         ...
+
+
+class NoColumnsError(DecodeError):
+    """The error if a sample of messages does not determine a codec's columns."""
+
+
+class NoRowsError(NoColumnsError):
+    """The error if a codec takes its columns from a sample of messages, and the sample has no rows."""
+
+    def __init__(self, sample: Sequence[bytes]) -> None:
+        reason = f"none of {len(sample)} can be decoded" if sample else "there is none"
+        super().__init__(f"its columns are in the messages, and {reason}")
 
 
 class RowCodec(Codec, ABC):
@@ -260,7 +276,7 @@ class RowCodec(Codec, ABC):
             with suppress(Exception):
                 rows += _rows(self.decode(payload))
         if not rows:
-            raise ValueError("there is no message to take the schema from")
+            raise NoRowsError(sample)
         return pa.schema(fields_of(rows))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
@@ -375,6 +391,21 @@ class RowCodec(Codec, ABC):
         half = len(values) // 2
         yield from self._halved(values[:half], first, kind)
         yield from self._halved(values[half:], first + half, kind)
+
+
+def decodes(decode: Callable[[C, bytes], list[dict[str, Any]]]) -> Callable[[C, bytes], list[dict[str, Any]]]:
+    """Make the ``decode`` of a codec raise DecodeError for a message that it cannot read."""
+
+    @functools.wraps(decode)
+    def checked(self: C, payload: bytes) -> list[dict[str, Any]]:
+        try:
+            return decode(self, payload)
+        except MainstemError:
+            raise
+        except Exception as error:
+            raise DecodeError(reason_of(error)) from error
+
+    return checked
 
 
 def reason_of(error: Exception) -> str:

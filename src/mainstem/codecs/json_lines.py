@@ -8,7 +8,8 @@ from itertools import compress
 from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, RowCodec, rescue
+from mainstem._internal.error_texts import json_problem
+from mainstem.codecs.base import Decoded, RowCodec, decodes, rescue
 from mainstem.codecs.exact import exact_array, exact_leaf, shown
 from mainstem.codecs.json_read import Lines, Prefilter, read_exactly, whole
 from mainstem.codecs.limits import as_nullable, within_limits
@@ -37,6 +38,7 @@ class JsonLines(RowCodec):
     one, and the others at once. If Arrow still refuses, the messages are split into pieces. The rows are the same in every case.
     """
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         return [_object(line) for line in payload.splitlines() if line.strip()]
 
@@ -241,7 +243,7 @@ def _object(line: bytes, decoder: json.JSONDecoder | None = None) -> dict[str, A
     try:
         value = (decoder or _DECODER).decode(line.decode())
     except json.JSONDecodeError as error:
-        raise ValueError(f"the message is not JSON: {error}") from None
+        raise ValueError(f"the message is not JSON: {json_problem(error)}") from None
     except RecursionError:
         raise ValueError("the message is nested too deeply") from None
     if not isinstance(value, dict):
@@ -278,6 +280,7 @@ class _KnownFields(JsonLines):
         super().__init__()
         self._schema = schema
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         lines = (_object(line, _LENIENT) for line in payload.splitlines() if line.strip())
         return [_known(line, self._schema) for line in lines]

@@ -39,6 +39,11 @@ _AFTER_NUMBER = b",]} \teE"
 _LOWER = 0x20
 
 
+def float_name(value: float) -> str:
+    """Return the text for a NaN or an infinity, which JSON has no number for: the text that Spark and Java read as that number."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
 def number_of(text: str) -> float | Decimal:
     """Parse a number with a fraction or an exponent. Returns a float if it prints the same number, else a Decimal."""
     value = float(text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import importlib
-from contextlib import suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.base import decodes
+from mainstem.codecs.protobuf_resolution import Difference, differences, restore
 from mainstem.codecs.protobuf_rows import Budget, Message, Messages
 from mainstem.codecs.schemas import (
     FRAMED_LENGTH,
@@ -116,8 +118,11 @@ class Protobuf(SchemaCodec):
         name = self._name if self._reader is None else self._reader.descriptor.full_name
         if name and descriptor.full_name != name:
             raise ValueError(f"the message {descriptor.full_name!r}, not {name!r}")
-        return self._reader or _Reading(descriptor, self._nanos)
+        if self._reader is None:
+            return _Reading(descriptor, self._nanos)
+        return self._reader.for_writer(_Reading(descriptor, self._nanos))
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         reading, start = self._reading(payload)
         return [reading.read(payload[start:] if start else payload)]
@@ -135,12 +140,15 @@ class Protobuf(SchemaCodec):
         if self._reader is not None:
             return self._reader.schema()
         framed = [each for each in sample if len(each) > FRAMED_LENGTH and each[0] == 0]
+        reason = "no message names one"
         for payload in sorted(
             {each[:FRAMED_LENGTH]: each for each in framed}.values(), key=confluent_number, reverse=True
         ):
-            with suppress(ValueError):
+            try:
                 return self._reading(payload)[0].schema()
-        raise ValueError("no message names a schema that there is; the options descriptors and message name a type")
+            except ValueError as error:
+                reason = str(error)
+        raise ValueError(f"no schema: {reason}; set the options descriptors and message")
 
 
 class _Reading:
@@ -152,6 +160,17 @@ class _Reading:
         self._message: Message = Messages(message_factory.GetMessageClass, nanos=nanos).message(descriptor)
         if not self._message.fields:
             raise ConfigurationError(f"Protobuf: {descriptor.full_name} has no fields, and no column holds that")
+        self._writer: _Reading | None = None
+        self._differences: tuple[Difference, ...] = ()
+
+    def for_writer(self, writer: _Reading) -> _Reading:
+        """Return a reader for messages with another schema. Fields that have another type there keep their values."""
+        found = differences(writer.descriptor, self.descriptor)
+        if not found:
+            return self
+        result = copy(self)
+        result._writer, result._differences = writer, found
+        return result
 
     def schema(self) -> pa.Schema:
         import pyarrow as pa
@@ -161,7 +180,10 @@ class _Reading:
     def read(self, payload: bytes) -> dict[str, Any]:
         message = self._make()
         message.ParseFromString(payload)
-        return self._message.read(message, Budget())
+        row = self._message.read(message, Budget())
+        if self._writer is not None:
+            restore(row, self._writer.read(payload), self._differences)
+        return row
 
     def write(self, row: dict[str, Any]) -> bytes:
         message = self._make()

@@ -193,18 +193,15 @@ class Messages:
         self._count += 1
         if self._count > MAX_FIELDS:
             raise ConfigurationError(f"Protobuf: more than {MAX_FIELDS} fields")
-        is_map = each.message_type is not None and each.message_type.GetOptions().map_entry
-        if is_map:
+        if is_map(each):
             key = self._field(each.message_type.fields_by_name["key"], around)
             result = self._field(each.message_type.fields_by_name["value"], around)
             result.key, result.arrow = key, pa.map_(key.arrow, result.arrow)
         else:
             arrow, read, write, message = self._value(each, around)
             result = Field(each.name, arrow, read, write, each, message=message)
-        # Newer runtimes lack `label`, and older ones lack `is_repeated`.
-        repeated = getattr(each, "is_repeated", None)
-        result.is_repeated = bool(repeated if repeated is not None else each.label == each.LABEL_REPEATED)
-        if result.is_repeated and not is_map:
+        result.is_repeated = is_repeated(each)
+        if result.is_repeated and result.key is None:
             result.arrow = pa.list_(result.arrow)
         result.name, result.descriptor, result.has_presence = each.name, each, bool(each.has_presence)
         return result
@@ -262,6 +259,16 @@ class Messages:
         message = self.message(descriptor, around)
         arrow = pa.struct([(each.name, each.arrow) for each in message.fields])
         return arrow, message.read, None, message
+
+
+def is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def is_repeated(field: Any) -> bool:
+    # Newer runtimes lack `label`, and older ones lack `is_repeated`.
+    repeated = getattr(field, "is_repeated", None)
+    return bool(repeated if repeated is not None else field.label == field.LABEL_REPEATED)
 
 
 def _number_of(value: Any, numbers: dict[str, int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import struct
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from mainstem.codecs.base import RowCodec
+from mainstem.codecs.base import RowCodec, decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,10 @@ WHOLE = frozenset(name for name in PRIMITIVES if "int" in name)
 
 @dataclass
 class Type:
-    """A primitive type, an array of one, a constant, an enum or set (with ``names``), or a composite (with ``members``)."""
+    """A primitive type, an array of one, a constant, an enum or set (with ``names``), or a composite (with ``members``).
+
+    ``since`` is the version of the schema that added it.
+    """
 
     name: str
     primitive: str = ""
@@ -55,6 +59,8 @@ class Type:
     names: dict[Any, str] = field(default_factory=dict)
     is_set: bool = False
     members: list[tuple[str, int, Type]] = field(default_factory=list)
+    encoding: str = "utf-8"
+    since: int = 0
 
     @property
     def size(self) -> int:
@@ -64,19 +70,24 @@ class Type:
             return max((offset + kind.size for _, offset, kind in self.members), default=0)
         return struct.calcsize("<" + PRIMITIVES[self.primitive][0]) * self.length
 
-    def read(self, data: bytes, at: int, order: str) -> Any:
-        """Return the value at an offset, or None for the null value. Raises struct.error past the end of the data."""
+    def read(self, data: bytes, at: int, order: str, version: int) -> Any:
+        """Return the value at an offset, or None for the null value and for what a message of this version lacks.
+
+        Raises struct.error past the end of the data.
+        """
+        if self.since > version:
+            return None
         if self.constant is not None:
             return self.constant
         if self.members:
-            return {name: kind.read(data, at + offset, order) for name, offset, kind in self.members}
+            return {name: kind.read(data, at + offset, order, version) for name, offset, kind in self.members}
         code, null = PRIMITIVES[self.primitive]
         if self.primitive == "char":
             (text,) = struct.unpack_from(f"{self.length}s", data, at)
             if self.names:
                 return self._name(text.decode("latin-1"), "\0")
-            text = text.split(b"\0")[0]
-            return text.decode() if text or not self.is_optional else None
+            text = self._text(text)
+            return text if text or not self.is_optional else None
         values = struct.unpack_from(f"{order}{self.length}{code}", data, at)
         if self.length > 1:
             return list(values)
@@ -90,6 +101,15 @@ class Type:
             return self._name(value, null)
         is_null = value != value if null is None else value == null
         return None if self.is_optional and is_null else value
+
+    def _text(self, data: bytes) -> str:
+        if not self.encoding.startswith(("utf-16", "utf-32")):
+            # Bytes after the end are not part of the text.
+            data = data.split(b"\0")[0]
+        try:
+            return data.decode(self.encoding).split("\0")[0]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.name} is not {self.encoding}: {error.reason} at byte {error.start}") from None
 
     def _name(self, value: Any, null: Any) -> str | None:
         """Return the name of an enum's value, or None for the null value. Raises ValueError for an unknown value."""
@@ -109,6 +129,7 @@ class Block:
     fields: list[tuple[str, int, Type]] = field(default_factory=list)
     groups: list[Block] = field(default_factory=list)
     data: list[tuple[str, Type]] = field(default_factory=list)
+    since: int = 0
 
 
 class SbeSchema:
@@ -122,6 +143,7 @@ class SbeSchema:
         if _tag(root) != "messageSchema":
             raise ValueError(f"the schema's root is {_tag(root)!r}, not 'messageSchema'")
         self.order = ">" if root.get("byteOrder") == "bigEndian" else "<"
+        self.id, self.version = root.get("id"), int(root.get("version") or 0)
         try:
             self._read_root(root)
         except RecursionError:
@@ -150,6 +172,7 @@ class SbeSchema:
             members, at = [], 0
             for child in element:
                 part = self._named(child.get("type") or "") if _tag(child) == "ref" else self._type(child)
+                part = _since(child, part)
                 at = _whole(child, "offset", at)
                 members.append((child.get("name") or "", at, part))
                 at += part.size
@@ -162,12 +185,13 @@ class SbeSchema:
                 raise ValueError(f"{kind} {name!r} is of {base.name!r}, which is not a primitive type")
             is_char = base.primitive == "char"
             names = {(item.text or "" if is_char else int(item.text or "")): item.get("name") or "" for item in element}
-            return Type(name, primitive=base.primitive, names=names, is_set=kind == "set")
+            return Type(name, primitive=base.primitive, names=names, is_set=kind == "set", null=base.null)
         primitive = element.get("primitiveType") or ""
         if primitive not in PRIMITIVES:
             raise ValueError(f"type {name!r} is of {primitive!r}, which is not a primitive type")
         value = Type(name, primitive=primitive, length=_whole(element, "length", 1))
         value.is_optional = element.get("presence") == "optional"
+        value.encoding = _encoding(element)
         number = float if primitive in ("float", "double") else int
         if element.get("nullValue") and primitive != "char":
             value.null = number(element.get("nullValue") or "")
@@ -182,7 +206,7 @@ class SbeSchema:
         for child in element:
             kind, name = _tag(child), child.get("name") or ""
             if kind == "field":
-                of = self._field(child)
+                of = _since(child, self._field(child))
                 at = _whole(child, "offset", at)
                 block.fields.append((name, at, of))
                 at += of.size
@@ -190,9 +214,11 @@ class SbeSchema:
                 inner = self._block(child)
                 dimension = self._named(child.get("dimensionType") or "groupSizeEncoding")
                 inner.dimension = _with_numbers(dimension, "blockLength", "numInGroup")
+                inner.since = _whole(child, "sinceVersion", 0)
                 block.groups.append(inner)
             elif kind == "data":
-                block.data.append((name, _with_numbers(self._named(child.get("type") or ""), "length")))
+                of = _since(child, _with_numbers(self._named(child.get("type") or ""), "length"))
+                block.data.append((name, of))
         block.length = _whole(element, "blockLength", at)
         return block
 
@@ -205,29 +231,41 @@ class SbeSchema:
         return of
 
     def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:
-        """Return the message type and the values, or None for an unknown template. Raises ValueError for a truncated message."""
+        """Return the message type and the values, or None for an unknown template.
+
+        What was added after the message's version is missing: fields and data are None, and groups are empty. Raises ValueError for
+        a message of another schema or a truncated one.
+        """
         try:
-            head = self.header.read(data, 0, self.order)
+            head = self.header.read(data, 0, self.order, self.version)
+            if self.id is not None and head.get("schemaId", int(self.id)) != int(self.id):
+                raise ValueError(f"the message is of schema {head['schemaId']}, not {self.id}")
             block = self.messages.get(head["templateId"])
             if block is None:
                 return None
-            values, _ = self._read(block, data, self.header.size, head["blockLength"], [MAX_ENTRIES + len(data)])
+            version = head.get("version", self.version)
+            values, _ = self._read(
+                block, data, self.header.size, head["blockLength"], version, [MAX_ENTRIES + len(data)]
+            )
         except struct.error as error:
             raise ValueError(f"the message of {len(data)} bytes is cut off: {error}") from None
         return block, values
 
     def _read(
-        self, block: Block, data: bytes, at: int, length: int, entries_left: list[int]
+        self, block: Block, data: bytes, at: int, length: int, version: int, entries_left: list[int]
     ) -> tuple[dict[str, Any], int]:
-        # Writers with an older schema version have a shorter block. Fields past its end are missing.
+        # Writers with an older schema version may have a shorter block. Fields past its end are missing.
         values: dict[str, Any] = {
-            name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
+            name: kind.read(data, at + offset, self.order, version) if offset + kind.size <= length else None
             for name, offset, kind in block.fields
         }
         at += length
         for group in block.groups:
             assert group.dimension is not None
-            size = group.dimension.read(data, at, self.order)
+            if group.since > version:
+                values[group.name] = []
+                continue
+            size = group.dimension.read(data, at, self.order, version)
             at += group.dimension.size
             if not 0 <= size["numInGroup"] <= MAX_ENTRIES or size["blockLength"] < 0:
                 announced = f"{size['numInGroup']} entries of {size['blockLength']} bytes"
@@ -240,9 +278,12 @@ class SbeSchema:
                 )
             entries = values[group.name] = []
             for _ in range(size["numInGroup"]):
-                entry, at = self._read(group, data, at, size["blockLength"], entries_left)
+                entry, at = self._read(group, data, at, size["blockLength"], version, entries_left)
                 entries.append(entry)
         for name, kind in block.data:
+            if kind.since > version:
+                values[name] = None
+                continue
             count, size = self._announced(name, kind, data, at)
             at += size
             if count < 0 or at + count > len(data):
@@ -255,7 +296,7 @@ class SbeSchema:
         """Return the length of variable-length data, and the length of its length field."""
         for part, offset, member in kind.members:
             if part == "length":
-                return int(member.read(data, at + offset, self.order)), offset + member.size
+                return int(member.read(data, at + offset, self.order, self.version)), offset + member.size
         raise ValueError(f"the type {kind.name!r} of data {name!r} has no member 'length'")
 
 
@@ -265,6 +306,22 @@ def _whole(element: Element, name: str, default: int) -> int:
     if not 0 <= value <= MAX_LENGTH:
         raise ValueError(f"{name} {value} of {element.get('name')!r} must be from 0 to {MAX_LENGTH}")
     return value
+
+
+def _since(element: Element, kind: Type) -> Type:
+    since = _whole(element, "sinceVersion", 0)
+    return replace(kind, since=since) if since else kind
+
+
+def _encoding(element: Element) -> str:
+    """Return Python's name of a type's character encoding. ASCII is read as UTF-8, which is the same for every ASCII text."""
+    name = element.get("characterEncoding") or "utf-8"
+    try:
+        b" ".decode(name, "ignore")  # also refuses encodings that are not of text
+    except LookupError:
+        raise ValueError(f"type {element.get('name')!r} has the unknown character encoding {name!r}") from None
+    encoding = codecs.lookup(name).name
+    return "utf-8" if encoding == "ascii" else encoding
 
 
 def _with_numbers(kind: Type, *names: str) -> Type:
@@ -285,6 +342,7 @@ class Sbe(RowCodec):
     """The codec for SBE. Options: ``xml``, the schema's file, and ``message``, the type to read. Other types become problems.
 
     Groups become lists of structs, composites structs, enums strings, sets lists of strings, and variable-length data binary.
+    Messages of every version can be read: in those of an older one, what was added later is null, and groups are empty.
     """
 
     def __init__(self, *, xml: str = "", message: str = "", **options: str) -> None:
@@ -303,6 +361,7 @@ class Sbe(RowCodec):
     def _schema(self) -> SbeSchema:
         return SbeSchema(self._xml)
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         decoded = self._schema.decode(payload)
         if decoded is None or decoded[0].name != self._message:

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.error_texts import tls_problem
+from mainstem._internal.urls import split_url
 from mainstem.codecs.base import RowCodec
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store.options import proxy_for
@@ -93,11 +95,8 @@ class SchemaRegistry:
     """
 
     def __init__(self, url: str, format: str, *, user: str = "", ca: str = "", insecure: bool = False) -> None:  # noqa: A002
-        parts = urlsplit(url)
-        try:
-            host, self._port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ConfigurationError(f"the option registry: {error}") from None
+        parts = split_url(url, "the option registry")
+        host, self._port = parts.hostname, parts.port
         if parts.scheme not in ("http", "https") or not host:
             raise ConfigurationError(f"the option registry: {parts.scheme}://... is not an http(s) URL with a host")
         if parts.username is not None or parts.password is not None:
@@ -116,7 +115,7 @@ class SchemaRegistry:
         if user:
             self._headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
         # Read the file here, because the workers may not have it.
-        self._authorities = read_text(Path(ca)) if ca else None
+        self._authorities = read_bytes(Path(ca)).decode("ascii", "ignore") if ca else None
         self._context()
 
     def __repr__(self) -> str:
@@ -125,8 +124,12 @@ class SchemaRegistry:
     def read(self, number: int) -> SchemaText:
         target = f"{self._path}/schemas/ids/{number}{self._query}"
         status, body = Retry().call(lambda: self._get(target), self.url, f"GET {target}")
-        if status == 404:
+        if status == 404 and _is_own_answer(body):
             raise UnknownSchemaError(f"{self.url} has no schema {number}")
+        if status == 404:
+            raise StoreError(
+                self.url, f"GET {target}: status 404, but not from a registry: check the path in the option registry"
+            )
         if status != 200:
             raise StoreError(
                 self.url, f"GET {target}: status {status}{' (redirects are not followed)' * (300 <= status < 400)}"
@@ -148,13 +151,13 @@ class SchemaRegistry:
             return None
         try:
             return ssl.create_default_context(cadata=self._authorities)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigurationError(f"the option registry_ca: {error}") from None
+        except ssl.SSLError as error:
+            raise ConfigurationError(f"the option registry_ca: {tls_problem(error)}") from None
 
     def _connection(self, target: str) -> tuple[http.client.HTTPConnection, str]:
         """Return a connection to the registry or to its proxy, and the target to request."""
         context = self._context()
-        host, port, proxy = self._host, self._port, urlsplit(proxy_for(self._host, is_tls=context is not None))
+        host, port, proxy = self._host, self._port, split_url(proxy_for(self._host, is_tls=context is not None))
         if proxy.hostname:
             host, port = proxy.hostname, proxy.port or 80
         if context is None:
@@ -183,13 +186,22 @@ class SchemaRegistry:
                     raise TransientError(f"the response takes longer than {TIMEOUT_S:g} s")
             return response.status, body
         except ssl.SSLError as error:
-            raise StoreError(self.url, str(error)) from None
+            raise StoreError(self.url, tls_problem(error)) from None
         except http.client.HTTPException as error:
             raise TransientError(f"no response of HTTP: {type(error).__name__}") from None
         except OSError as error:
             raise TransientError(str(error) or type(error).__name__) from None
         finally:
             connection.close()
+
+
+def _is_own_answer(body: bytes) -> bool:
+    """Return whether a response of 404 says that a registry lacks the schema, rather than a server the path."""
+    try:
+        code = json.loads(body)["error_code"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+    return type(code) is int and code // 100 == 404
 
 
 def read_text(path: Path) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import RowCodec
+from mainstem.codecs.base import NoColumnsError, RowCodec, decodes
 from mainstem.codecs.exact import shown
 from mainstem.codecs.numerals import as_text, text_array
 from mainstem.errors import ConfigurationError, needs_extras
@@ -31,6 +31,7 @@ class Csv(RowCodec):
         self._given_names = [name.strip() for name in columns.split(",") if name.strip()]
         self._names = self._given_names
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         rows = []
         try:
@@ -55,7 +56,7 @@ class Csv(RowCodec):
         import pyarrow as pa
 
         if not self._given_names or not sample:
-            raise ValueError("CSV needs a schema, or the option columns and a message to take the types from")
+            raise NoColumnsError("CSV needs a schema, or the option columns and a message to take the types from")
         rows: list[dict[str, Any]] = []
         for payload in sample:
             with suppress(Exception):
@@ -74,6 +75,7 @@ class Csv(RowCodec):
 class MessagePack(RowCodec):
     """The codec for messages that are MessagePack maps. Needs ``mainstem[codecs]``."""
 
+    @decodes
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         with needs_extras():
             import msgspec

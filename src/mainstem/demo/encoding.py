@@ -6,6 +6,8 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.base import as_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -74,8 +76,7 @@ def _values(column: Any) -> Any:
         finite = pc.is_finite(column)
         if pc.all(pc.fill_null(finite, True)).as_py():
             return column.cast(pa.string())
-        named = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
-        return pa.array([None if v is None else named.get(str(v), repr(v)) for v in column.to_pylist()], pa.string())
+        return pa.array([None if v is None else as_json(v) for v in column.to_pylist()], pa.string())
     if pa.types.is_string(kind):
         return _quoted_texts(column)
     if pa.types.is_binary(kind):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core.driver.loss_generator import RandomLoss
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.aeron.client import Aeron
+from mainstem.aeron.client import Aeron, OfferStatus
+from mainstem.aeron.client.publication import offer_error_of
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.media_driver import MediaDriver, temporary_directory
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.demo.sampling import Sampler
-from mainstem.errors import NotConnected, OfferError
+from mainstem.errors import NotConnected
 from mainstem.recording import Recorder
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ class Traffic:
                 self.offered += accepted
                 if accepted:
                     continue
-                if publication.closed:
-                    raise OfferError(f"the publication closed while rows were offered (status {status})")
+                if OfferStatus(status).is_final:
+                    raise offer_error_of(publication, status, f"offer rows to {publication!r}")
                 time.sleep(IDLE_SECONDS)
             self.payload_bytes += sum(buffer.size for buffer in array.buffers()[2:] if buffer is not None)
         self.final_position = publication.position

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.lazy import lazy_names
 from mainstem.errors import needs_extras
+from mainstem.spark.python_daemon import end_quietly
 
 if TYPE_CHECKING:
     from mainstem.spark.error_text import root_cause
@@ -29,6 +30,8 @@ _HOMES = {
 __all__ = ["create_session", "decode", "encode", "lag", "read_skip_report", "recordings", "register", "root_cause"]
 
 _load, __dir__ = lazy_names(__name__, _HOMES)
+# Every worker that runs a source, a sink or a codec imports this package.
+end_quietly()
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.base import NoRowsError
 from mainstem.codecs.inference import distinct
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
 
 
 class UnknownColumnsError(ConfigurationError):
-    """The error if a codec cannot determine its columns from the sample messages."""
+    """The error if a codec cannot determine its columns, by itself or from the sample messages."""
 
 
-def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:
+def inferred_columns(codec: Codec, sample: Sequence[bytes] | None, taken: Collection[str]) -> StructType:
     """Return the columns that a codec infers from messages, without those that have no Spark type or whose name is taken.
 
-    Raises UnknownColumnsError if the sample does not determine the columns.
+    None instead of a sample means that there may be messages, but the codec must know its columns without them. Raises
+    UnknownColumnsError if it does not, or if the sample does not determine the columns.
     """
     from pyspark.sql.types import StructType
 
     try:
-        schema = distinct(codec.schema(sample), taken, folded)
+        schema = distinct(codec.schema(sample or ()), taken, folded)
+    except NoRowsError as error:
+        raise UnknownColumnsError("its columns are in the messages" if sample is None else str(error)) from None
     except ConfigurationError:
         raise
     except ValueError as error:

@@ -15,7 +15,7 @@ _SQL_STATE = re.compile(r"(?:\s+SQLSTATE: \w+;?)+\s*$")
 
 
 def own_error(error: BaseException) -> errors.MainstemError | None:
-    """Return the Mainstem error that Spark wrapped, rebuilt from its text, or None."""
+    """Return the Mainstem error that Spark wrapped, rebuilt from its text, or None. Its attributes have their defaults."""
     wrapped = None
     for line in str(error).splitlines():
         if match := _OWN.search(line):
@@ -28,7 +28,7 @@ def own_error(error: BaseException) -> errors.MainstemError | None:
     if wrapped is None:
         return None
     kind, text = wrapped
-    return kind(text)
+    return kind.restored((text,))
 
 
 def root_cause(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mainstem.recording.rows.filters import EVERYTHING, IDS, RANGES, PredicateBounds, Range, among, compared
-from mainstem.spark.sources.options import location_texts, parse_options, time_ns_of
+from mainstem.spark.sources.options import NO_RECORDING, location_texts, parse_options, time_ns_of
 from mainstem.spark.sources.parallelism import parallelism_of
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 ID_OPTIONS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
 RANGE_OPTIONS = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
-# No recording has this id.
-NO_RECORDING = "-1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -190,8 +188,10 @@ def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[
             continue
         if before := lowered.get(option.lower()):
             chosen = chosen & {int(part) for part in before.split(",") if part.strip()}
+        elif name == "recording_id":
+            chosen = chosen | {NO_RECORDING}
         if not chosen:
-            return {"recordingId": NO_RECORDING}
+            return {"recordingId": str(NO_RECORDING)}
         pruned[option] = ",".join(map(str, sorted(chosen)))
     for name, (start, end) in RANGE_OPTIONS.items():
         both: Range = getattr(bounds, name) & _range_of(name, lowered.get(start.lower()), lowered.get(end.lower()))

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.errors import ConfigurationError, MainstemError, StoreError
 from mainstem.spark.formats.base import DEFAULT_FILE_SIZE
 from mainstem.spark.formats.data_files import FILE_DDL, WriteFiles
 from mainstem.store import open_store
@@ -149,7 +149,7 @@ def idempotent(
     def write(batch: DataFrame, batch_id: int) -> None:
         name = _checked(query_id or query_id_of(batch))
         with suppress(FileNotFoundError):
-            if int(store.read(name, 0, 20)) >= batch_id:
+            if _is_written(int(store.read(name, 0, 20)), batch_id, name, store.url):
                 return
         function(batch, batch_id)
         store.put(name, str(batch_id).encode())
@@ -216,7 +216,7 @@ def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
     if row is None:
         cursor.execute(f"INSERT INTO {table} (query_id, batch_id) VALUES ('{query_id}', {batch_id:d})")
         return True
-    if row[0] >= batch_id:
+    if _is_written(int(row[0]), batch_id, query_id, table):
         return False
     # If another driver of this query was faster, it has changed the row, and the condition matches no row.
     cursor.execute(
@@ -225,6 +225,20 @@ def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
     if cursor.rowcount == 0:
         raise MainstemError(f"another driver is writing micro-batches of query {query_id}")
     return True
+
+
+def _is_written(last: int, batch_id: int, query_id: str, where: str) -> bool:
+    """Return whether a micro-batch is the last one of its query in a sink. Raises MainstemError if it comes before that.
+
+    Spark repeats only the last micro-batch. An earlier number means that the query began again, so it may stand for other rows.
+    """
+    if last > batch_id:
+        raise MainstemError(
+            f"{where} has micro-batches of query {query_id} up to {last}, so micro-batch {batch_id} may have other rows: the "
+            "checkpoint was deleted or restored from an older copy, or another driver runs the query; use the checkpoint that "
+            "wrote them, or another query_id"
+        )
+    return last == batch_id
 
 
 def _checked(query_id: str) -> str:
@@ -242,16 +256,36 @@ log = logging.getLogger("mainstem.spark")
 class BatchWriter:
     """A writer of micro-batches to a table, with one commit per call. A call for a committed micro-batch does nothing."""
 
-    def __init__(self, table: Table, *, evolve: bool = False, compact_every: int = 0, query_id: str = "") -> None:
+    def __init__(
+        self,
+        table: Table,
+        *,
+        evolve: bool = False,
+        compact_every: int = 0,
+        query_id: str = "",
+        is_whole: bool = False,
+        append: bool = True,
+    ) -> None:
+        """With ``is_whole``, the table must have all earlier micro-batches. Without ``append``, it must have no other rows."""
         self._table, self._evolve = table, evolve
+        self._is_whole, self._append = is_whole, append
         self._compact_every, self._query_id = compact_every, query_id
         self._prepared = ""
         self.compactions: list[Compaction] = []
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         query_id = self._query_id or query_id_of(batch)
-        if self._table.committed(query_id) >= batch_id:
+        last = self._table.committed(query_id)
+        if _is_written(last, batch_id, query_id, self._table.name):
             return
+        if self._is_whole and last != batch_id - 1:
+            raise StoreError(
+                self._table.name,
+                f"the table has no micro-batch {batch_id - 1} of query {query_id}: it was deleted or replaced; delete the "
+                "checkpoint too, to write everything again",
+            )
+        if batch_id == 0 and not self._append and not self._table.is_empty():
+            raise StoreError(self._table.name, "another query has written rows; stop it, or use another table")
         if (columns := batch.schema.json()) != self._prepared:
             self._table.prepare(batch.schema, evolve=self._evolve)
             self._prepared = columns

@@ -159,7 +159,10 @@ class TriggerOptions:
     """The limits of a micro-batch in bytes."""
 
     max_bytes: int | None = option(
-        "maxBytesPerTrigger", positive, "the most bytes that a micro-batch reads. Needs Spark 4.2", limit=True
+        "maxBytesPerTrigger",
+        positive,
+        "the most bytes that a micro-batch reads, but at least one message, or 1 MiB of a capture. Needs Spark 4.2",
+        limit=True,
     )
     min_bytes: int | None = option(
         "minBytesPerTrigger",

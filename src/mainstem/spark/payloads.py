@@ -55,8 +55,9 @@ def decode(
         >>> trades.where("problem is null").groupBy("id").avg("price").show()
     """
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StringType, StructType
+
+    from mainstem.spark.sources.features import arrow_schema
 
     reader = _codec(codec, codec_options)
     kinds = _kinds(df, [payload])
@@ -72,7 +73,7 @@ def decode(
     check_distinct(kind.names, taken)
     if reserved := sorted({PROBLEM, *RESCUE_COLUMNS} & set(names)):
         raise ConfigurationError(f"column {reserved[0]!r} has the name of a column of the result; rename it")
-    arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    arrow = arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
     return messages.mapInArrow(DecodedRows(reader, arrow, names, payload), row_columns(known, kind))
 
 
@@ -144,10 +145,12 @@ def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
 def _columns(df: DataFrame, codec: Codec, payload: str, taken: Sequence[str]) -> StructType:
     """Return the codec's own columns, or columns inferred from the first messages. Raises ConfigurationError."""
     try:
-        return inferred_columns(codec, [], taken)
+        return inferred_columns(codec, None, taken)
     except UnknownColumnsError as error:
         if df.isStreaming:
-            raise ConfigurationError(f"{error}; pass the columns of a stream as schema=") from None
+            raise ConfigurationError(
+                f"{error}, and the columns of a stream are not inferred; pass them as schema="
+            ) from None
     rows = df.select(payload).where(df[payload].isNotNull()).limit(SAMPLE).collect()
     try:
         return inferred_columns(codec, [bytes(row[0]) for row in rows], taken)

@@ -245,8 +245,8 @@ _REPEAT_KEY = ("stream_id", "reserved_value")
 def drop_duplicates(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
     """Drop duplicate messages that ``mainstem.channel`` sent more than once.
 
-    A message is identified by its stream and the key in its reserved value (``mainstem.message_keys``). Only one query may write to
-    a stream. A streaming DataFrame gets a watermark on the time; duplicates that arrive later than ``within`` are kept.
+    A message is identified by its stream and the key in its reserved value (``mainstem.message_keys``). A streaming DataFrame gets
+    a watermark on the time; duplicates that arrive later than ``within`` are kept.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, with the columns ``stream_id`` and

@@ -78,7 +78,8 @@ def load(data: bytes) -> Any:
 
 TIMES = ("time_ns", "packet", "frame_index")
 """The columns that frames are sorted by. Every fold has them among its inputs."""
-TIME_INPUTS = {name: name for name in TIMES}
+# In states, the time 0 means that something has not happened. A device without a clock begins in 1970, where a frame may have it.
+TIME_INPUTS = {name: name for name in TIMES} | {"time_ns": "greatest(time_ns, 1)"}
 
 
 class Events:

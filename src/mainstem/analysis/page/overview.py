@@ -14,7 +14,9 @@ def render(summary: Summary, verdict: list[str]) -> str:
     names = ", ".join(path.rstrip("/").rpartition("/")[2] for path in summary.inputs[:3])
     more = f" and {len(summary.inputs) - 3} more" if len(summary.inputs) > 3 else ""
     lead = (
-        f"{formatting.moment(summary.first_ns)}, {formatting.duration(summary.duration_ns)}" if summary.first_ns else ""
+        f"{formatting.moment(summary.first_ns)}, {formatting.duration(summary.duration_ns)}"
+        if summary.frames or summary.first_ns
+        else ""
     )
     parts = [_overview(summary)]
     if summary.packets:

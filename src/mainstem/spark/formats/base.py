@@ -88,6 +88,9 @@ class Table(ABC):
         """Return the number of the last committed micro-batch of a query, or -1."""
 
     @abstractmethod
+    def _is_empty(self, table: Any) -> bool: ...
+
+    @abstractmethod
     def _create(self, columns: StructType) -> None: ...
 
     @abstractmethod
@@ -116,6 +119,11 @@ class Table(ABC):
         """Return the table's columns, or None if there is no table yet."""
         table = self._load()
         return None if table is None else self._columns(table)
+
+    def is_empty(self) -> bool:
+        """Return whether the table has no data files, or does not exist yet."""
+        table = self._load()
+        return table is None or self._is_empty(table)
 
     def committed(self, query_id: str) -> int:
         """Return the number of the last committed micro-batch of a query, or -1."""

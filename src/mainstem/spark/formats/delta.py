@@ -155,6 +155,9 @@ class DeltaTable(Table):
         version = table.transaction_version(query_id)
         return -1 if version is None else int(version)
 
+    def _is_empty(self, table: Any) -> bool:
+        return not table.file_uris()
+
     @contextmanager
     def _changes(self, table: Any = None) -> Iterator[None]:
         """Convert errors of a change of the table, or of its creation, which fails if another writer creates it first."""

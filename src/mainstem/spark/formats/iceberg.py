@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import weakref
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -230,19 +231,24 @@ class IcebergTable(Table):
     def _last_batch(self, table: Any, query_id: str) -> int:
         return int(table.metadata.properties.get(f"{COMMITTED}{query_id}", -1))
 
+    def _is_empty(self, table: Any) -> bool:
+        return table.current_snapshot() is None or not any(True for _ in table.scan().plan_files())
+
     def _change_columns(self, table: Any, columns: StructType) -> None:
         from pyiceberg.exceptions import CommitFailedException
-        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from mainstem.spark.sources.features import arrow_schema
 
         with conflicts(CommitFailedException), table.update_schema() as update:
-            update.union_by_name(to_arrow_schema(columns, timezone="UTC"))
+            update.union_by_name(arrow_schema(columns))
 
     def _create(self, columns: StructType) -> None:
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from mainstem.spark.sources.features import arrow_schema
 
         self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
-        schema = to_arrow_schema(columns, timezone="UTC")
+        schema = arrow_schema(columns)
         with (
             conflicts(CommitFailedException, TableAlreadyExistsError),
             self._catalog.create_table_transaction(self.name, schema, properties=NEW_TABLE) as transaction,
@@ -470,10 +476,18 @@ def open_catalog(
     if warehouse:
         properties["warehouse"] = path.resolve().as_uri() if path is not None else warehouse
     if name or options:
-        return load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})})
+        return _closed_with_its_last_user(load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})}))
     if path is None:
         raise ConfigurationError(
             f"{warehouse or 'the table'}: --catalog is required because the warehouse is not a directory"
         )
     path.mkdir(parents=True, exist_ok=True)
-    return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)
+    uri = f"sqlite:///{path.resolve() / CATALOG_FILE}"
+    return _closed_with_its_last_user(load_catalog(LOCAL_NAME, type="sql", uri=uri, **properties))
+
+
+def _closed_with_its_last_user(catalog: Any) -> Any:
+    """Let a catalog in a database close its connections when it is collected. Tables share it, and none of them owns it."""
+    if (engine := getattr(catalog, "engine", None)) is not None:
+        weakref.finalize(catalog, engine.dispose)
+    return catalog

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError
 from mainstem.store.open_store import scheme_of
 from mainstem.store.options import azure_options, gcs_options, proxy_for, s3_options
@@ -31,7 +31,7 @@ def _endpoint(values: Mapping[str, Any]) -> str | None:
 def _s3_proxy(values: Mapping[str, Any]) -> str:
     """Return the proxy for Arrow's S3 client. pyiceberg uses that client, and it ignores the environment."""
     is_tls = values.get("scheme") != "http"
-    host = urlsplit(_endpoint(values) or "https://s3.amazonaws.com").hostname or ""
+    host = split_url(_endpoint(values) or "https://s3.amazonaws.com").hostname or ""
     return proxy_for(host, is_tls=is_tls)
 
 
@@ -61,7 +61,7 @@ _ICEBERG = {
 
 def _store_options(url: str, options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Return the kind of store and its options under pyarrow's names. The kind is empty for other URLs."""
-    scheme, host = scheme_of(url), urlsplit(url).netloc
+    scheme, host = scheme_of(url), split_url(url, names_host=False).netloc
     if scheme in S3_SCHEMES:
         return "s3", s3_options(url, host, options)
     if scheme in GCS_SCHEMES:

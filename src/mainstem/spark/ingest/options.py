@@ -22,7 +22,7 @@ RESCUE_DDL = "rescued string, payload binary"
 PARTITIONS = ("date", "stream_id")
 OBSERVED = "ingested"
 # Stored in the table's directory. Readers of the table ignore names that start with an underscore.
-CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
+CHECKPOINT, SCHEMA_FILE, QUERY_FILE = "_checkpoint", "_schema.json", "_query.json"
 FORMATS = ("parquet", "delta", "iceberg")
 MIN_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
@@ -37,6 +37,7 @@ class IngestOptions:
 
     source: str
     out: Path | str = ""
+    out_name: str = "--out"  # what the command calls the table's place
     codec: str = ""
     codec_options: dict[str, str] = field(default_factory=dict)
     schema: str = ""
@@ -54,6 +55,7 @@ class IngestOptions:
     checkpoint: str = ""
     store_options: dict[str, str] = field(default_factory=dict)
     evolve: bool = False
+    append: bool = False
     target_file_size: int = DEFAULT_FILE_SIZE
     compact_every: int = 0
 
@@ -87,6 +89,18 @@ class IngestOptions:
         return self.checkpoint or str(self.local_directory / CHECKPOINT / self.table)
 
     @property
+    def has_local_checkpoint(self) -> bool:
+        """Whether the checkpoint is in a directory of this host, not in a file system of Hadoop's."""
+        return scheme_of(self.checkpoint) in ("", "file")
+
+    @property
+    def locked_directories(self) -> list[Path]:
+        """The directories that only one query may use at a time."""
+        checkpoint = open_store(self.checkpoint_location).local_path() if self.has_local_checkpoint else None
+        table = self.local_directory if self.format == "parquet" else None
+        return [each for each in (checkpoint, table) if each is not None]
+
+    @property
     def local_directory(self) -> Path:
         store = open_store(self.out)
         path = store.local_path()
@@ -115,7 +129,7 @@ class IngestOptions:
         if self.format not in FORMATS:
             raise ConfigurationError(f"--format must be one of {', '.join(FORMATS)} (got {self.format!r})")
         if not str(self.out) and not (self.catalog or self.catalog_options):
-            raise ConfigurationError("--out is required: the directory or URL of the table")
+            raise ConfigurationError(f"{self.out_name} is required: the directory or URL of the table")
         if self.format == "iceberg" and not self.table:
             raise ConfigurationError(
                 "--table is required: the name of the Iceberg table in its catalog, such as sea.tides"
@@ -126,6 +140,14 @@ class IngestOptions:
             if not self.is_local:
                 raise ConfigurationError(
                     f"--out: {self.out}: Parquet is written to a local directory; use --format delta or iceberg for a store"
+                )
+            if not self.has_local_checkpoint:
+                raise ConfigurationError(
+                    f"--checkpoint: {self.checkpoint}: with --format parquet, it must be a local directory, like the table"
+                )
+            if self.append:
+                raise ConfigurationError(
+                    "--append needs --format delta or iceberg: a directory of Parquet files belongs to one checkpoint"
                 )
             if self.compact_every:
                 raise ConfigurationError(f"--compact-every: {NO_COMPACTION}")

@@ -14,6 +14,7 @@ from mainstem.recording.rows.decoding import sampled
 from mainstem.spark.codec_columns import as_nullable, check_distinct, inferred_columns, with_required
 from mainstem.spark.formats.columns import difference, split_by_name, united
 from mainstem.spark.ingest.options import META, META_DDL, OBSERVED, RESCUE_DDL
+from mainstem.spark.ingest.resume import Locks
 from mainstem.spark.ingest.target import open_target
 from mainstem.spark.lags import lags_of
 from mainstem.spark.sources.archives import recordings_at
@@ -21,7 +22,7 @@ from mainstem.spark.sources.decoding import PREFIX, QUALIFIER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
     from pyspark.sql.types import StructType
 
     from mainstem.codecs import Codec
@@ -69,14 +70,16 @@ def _read_schema(options: IngestOptions, columns: StructType) -> StructType:
 def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFrame:
     """Return the rows of the table as a streaming DataFrame whose progress counts them."""
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+    from mainstem.spark.sources.features import arrow_schema
 
     columns = None
     if options.codec:
         found = codec_columns(options, find_codec(options.codec, options.codec_options), target)
         # Use the types that Spark gives to Arrow values: varchar(10), for example, becomes string.
-        columns = from_arrow_schema(to_arrow_schema(found, timezone="UTC"), prefer_timestamp_ntz=True)
+        columns = from_arrow_schema(arrow_schema(found), prefer_timestamp_ntz=True)
     df = source(spark, options, columns)
     time = f.col("recorded_at")
     if options.has_event_time:
@@ -119,16 +122,27 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
     options.check()
     _check_times(options)
     target = open_target(options)
-    rows = table(spark, options, target)
-    writer = target.writer(rows).option("checkpointLocation", options.checkpoint_location)
+    locks = Locks(options.locked_directories)
+    try:
+        target.check()
+        rows = table(spark, options, target)
+        writer = target.writer(rows).option("checkpointLocation", options.checkpoint_location)
+        query = _triggered(writer, options)
+        locks.hold_for(query)
+    except BaseException:
+        locks.release()
+        raise
+    target.started(rows, query)
+    return query
+
+
+def _triggered(writer: DataStreamWriter, options: IngestOptions) -> StreamingQuery:
     trigger: dict[str, Any] = (
         {"processingTime": f"{round(options.trigger_interval * 1000)} milliseconds"}
         if options.follow
         else {"availableNow": True}
     )
-    query: StreamingQuery = writer.trigger(**trigger).start()
-    target.started(rows)
-    return query
+    return writer.trigger(**trigger).start()
 
 
 def _check_times(options: IngestOptions) -> None:

@@ -10,13 +10,16 @@ partition.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.as_bytes import as_message
 from mainstem.errors import ConfigurationError
+from mainstem.message_keys import KEY_MASK
 from mainstem.spark.option_table import documents
 from mainstem.spark.sinks.channels import ChannelOptions, check_schema, parse_options, send
 from mainstem.spark.sources.features import StreamWriter
@@ -27,8 +30,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-# The task property with the number of its micro-batch.
-BATCH_PROPERTY = "streaming.sql.batchId"
+# The task properties with the id of its query and the number of its micro-batch.
+QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+def epoch_of(write_id: str, number: int = 0) -> int:
+    """Return the epoch of a write: a hash of its query's id, from which micro-batches are numbered."""
+    return int.from_bytes(blake2b(write_id.encode(), digest_size=8).digest()) + number & KEY_MASK
 
 
 @dataclass
@@ -48,36 +56,39 @@ def _send(options: ChannelOptions, epoch: int, batches: Iterator[Any]) -> Sent:
     return Sent(partition, send(options, epoch, partition, messages) if messages else 0)
 
 
-def _values(rows: Any, column: str) -> list[Any]:
-    """Return the values of a column in an Arrow batch, or in a row, which Spark 4.0 passes to stream writers."""
+def _values(rows: Any, column: str) -> list[bytes | None]:
+    """Return the messages in a column of an Arrow batch, or of a row, which Spark 4.0 passes to stream writers. Text is UTF-8."""
     if hasattr(rows, "to_pylist"):
-        values: list[Any] = rows.column(column).to_pylist()
+        import pyarrow as pa
+
+        values: list[bytes | None] = rows.column(column).cast(pa.large_binary()).to_pylist()
         return values
     value = rows[column]
-    return [bytes(value) if isinstance(value, bytearray) else value]
+    return [None if value is None else as_message(value)]
 
 
 class ChannelWriter(DataSourceArrowWriter):
-    """A writer for a batch. All messages have one epoch: the option ``epoch``, or the second in which the batch was planned."""
+    """A writer for a batch. All messages have one epoch: the option ``epoch``, or a random one that was drawn for this write."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
-        now = SYSTEM_CLOCK.epoch_ns() // NS_PER_SECOND
-        self._epoch = now if options.epoch is None else options.epoch
+        # Tasks and their retries get a copy of this writer.
+        self._epoch = epoch_of(uuid4().hex) if options.epoch is None else options.epoch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         return _send(self._options, self._epoch, iterator)
 
 
 class ChannelStreamWriter(StreamWriter):
-    """A writer for a micro-batch. The epoch is the number of the micro-batch, so messages have the same keys after a restart."""
+    """A writer for a micro-batch. The epoch is of the query and the micro-batch, so messages keep their keys after a restart."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Sent:
         context: Any = TaskContext.get()
-        return _send(self._options, int(context.getLocalProperty(BATCH_PROPERTY)), iterator)
+        query_id, number = map(context.getLocalProperty, (QUERY_PROPERTY, BATCH_PROPERTY))
+        return _send(self._options, epoch_of(query_id, int(number)), iterator)
 
 
 @documents(ChannelOptions)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
 from mainstem._internal.as_bytes import as_message
+from mainstem._internal.urls import split_url
 from mainstem.errors import ConfigurationError, ConnectionLost, MainstemError, NotConnected
-from mainstem.message_keys import MessageKey, framed
+from mainstem.message_keys import KEY_MASK, MessageKey, framed
 from mainstem.spark.option_table import option, parsed, text
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ def _number(value: str, name: str) -> int:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"{name} must be an integer (got {value!r})") from None
+
+
+def _epoch(value: str, name: str) -> int:
+    epoch = _number(value, name)
+    if not 0 <= epoch <= KEY_MASK:
+        raise ConfigurationError(f"{name} must be from 0 to 2**63 - 1 (got {epoch})")
+    return epoch
 
 
 def _seconds(value: str, name: str) -> float:
@@ -71,9 +78,10 @@ class ChannelOptions:
     )
     epoch: int | None = option(
         "epoch",
-        _number,
-        "batch: the first part of the keys. Use the same value to send the same batch again",
-        shown="the time",
+        _epoch,
+        "batch: the first part of the keys, an integer from 0 to 2**63 - 1. Use the same value to send the same batch again, and "
+        "never for another batch",
+        shown="random",
     )
     ca: str = option("ca", text, "Aqueduct: the authority that signed the server's certificate", default="")
 
@@ -83,8 +91,8 @@ class ChannelOptions:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and port. Not used for Aeron channels."""
-        parts = urlsplit(self.channel)
+        """The host and port. Not used for Aeron channels. Raises ConfigurationError if no address has that form."""
+        parts = split_url(self.channel, f"channel: {self.channel!r}")
         return parts.hostname or "", parts.port or 0
 
 
@@ -102,10 +110,7 @@ def parse_options(options: Mapping[str, str]) -> ChannelOptions:
     if made.protocol == "aeron" and "streamid" not in texts:
         raise ConfigurationError("mainstem.channel needs the option 'streamId' for an Aeron channel")
     if made.protocol != "aeron":
-        try:
-            host, port = made.address
-        except ValueError as error:
-            raise ConfigurationError(f"channel: {made.channel!r}: {error}") from None
+        host, port = made.address
         if not host or not port:
             raise ConfigurationError(
                 f"channel: {made.channel!r} has no host and port, as in {made.protocol}://localhost:7000"
@@ -167,7 +172,7 @@ class AeronChannel:
             if row & 0xFFFF == 0:
                 # Raises if the row number is too large for a key.
                 MessageKey(epoch, partition, row).reserved_value()
-            send(message, timeout=timeout, reserved_value=first + row - 1)
+            send(message, timeout=timeout, reserved_value=first + row - 1 & KEY_MASK)
         return row
 
     def close(self) -> None:

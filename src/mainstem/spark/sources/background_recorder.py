@@ -10,11 +10,13 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.file_modes import make_directory, private_directory
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
+from mainstem.recording.mark_file import DirectoryInUse
 from mainstem.recording.recorder import LOCK_FILE
 from mainstem.recording.segments import segment_bases, segment_name
 
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mainstem.spark")
 
-IDLE_S = 0.0005
+IDLE_S, RETRY_S = 0.0005, 0.1
 # Long enough for a busy media driver to respond to a new client.
 START_S = 30.0
+# A process that a query leaves behind ends earlier than this.
+HANDOVER_S = 30.0
 
 
 def run_directory(scratch: Path, run: str) -> Path:
@@ -79,15 +83,11 @@ class BackgroundRecorder:
             self._ready.set()
 
     def _run(self, channel: str, stream_ids: tuple[int, ...], aeron_directory: str) -> None:
+        recorder = self._own_recorder()
+        if recorder is None:
+            return
         with ExitStack() as stack:
-            try:
-                recorder = stack.enter_context(Recorder(self.directory))
-            except RecordingError as error:
-                if self._temporary:
-                    raise
-                # Another recorder already records into this permanent directory. Use its recordings.
-                log.info("%s: reading its recordings", error)
-                return
+            stack.enter_context(recorder)
             aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream_ids]
             for subscription in subscriptions:
@@ -98,6 +98,26 @@ class BackgroundRecorder:
                     for subscription in subscriptions:
                         raise_error_of(subscription)
                     time.sleep(IDLE_S)
+
+    def _own_recorder(self) -> Recorder | None:
+        """Return a recorder of the directory, or None if another process records there.
+
+        The query then reads what that process records. But it may be a process that an earlier run of the query has left behind.
+        Once that ends, nobody would record the stream, so this tries again for a while.
+        """
+        until_ns = SYSTEM_CLOCK.monotonic_ns() + round(HANDOVER_S * NS_PER_SECOND)
+        while True:
+            try:
+                return Recorder(self.directory)
+            except DirectoryInUse as error:
+                if self._temporary:
+                    raise
+                is_over = SYSTEM_CLOCK.monotonic_ns() >= until_ns
+                if is_over:
+                    log.info("%s: reading its recordings", error)
+            self._ready.set()
+            if is_over or self._end.wait(RETRY_S):
+                return None
 
     def purge(self, positions: Mapping[int, int]) -> None:
         """Delete the segments that end before these positions."""

@@ -128,6 +128,7 @@ class TaskReader:
                     strict=self._options.fail_on_data_loss,
                     on_skip=partial(self._on_skip, part),
                     constants={"archive": part.archive_id, "host": part.host or None},
+                    session_ids=self._options.session_ids,
                 )
 
     def _whole_ranges(self, reader: RecordingReader, part: RecordingRange) -> Iterator[tuple[int, int]]:

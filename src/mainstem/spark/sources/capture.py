@@ -36,6 +36,7 @@ from mainstem.spark.sources.features import (
 from mainstem.spark.sources.offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
 from mainstem.store import is_url
+from mainstem.store.open_store import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,12 +134,22 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._rows = options, rows
         self._indexes: dict[str, FrameIndex] = {}
         self._same: dict[str, tuple[int, int, str]] = {}
+        # The files of the last listing, and their names by place: a restart may spell the path in another way.
+        self._listed: set[str] = set()
+        self._names: dict[str, str] = {}
         self._frozen: Ends | None = None
         self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy without the driver's state.
-        return self.__dict__ | {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
+        return self.__dict__ | {
+            "_indexes": {},
+            "_same": {},
+            "_listed": set(),
+            "_names": {},
+            "_frozen": None,
+            "_delay": None,
+        }
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CaptureOffset().as_json()
@@ -149,29 +160,40 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        before = parse_capture_offset(start)
-        begins = self._resumed(before)
         targets = self._latest() if self._frozen is None else self._frozen
+        before = self._resumed(parse_capture_offset(start))
+        begins = before.ends
         waiting = sum(max(target - begins.get(file, 0), 0) for file, target in targets.items())
         if self._frozen is None and self._delay.holds(waiting):
             return start
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        ends = dict(begins)
-        for file, target in sorted(targets.items()):
+        ends, next_file = dict(begins), ""
+        # Files are read in the order of their names, because rings of files are numbered. The one at which a limit ended the last
+        # micro-batch comes first, or those before it, if they grow, could take its room forever.
+        for file, target in sorted(targets.items(), key=lambda each: (each[0] < before.next_file, each[0])):
             begin = ends.get(file, 0)
             if target <= begin:
                 continue
-            ends[file] = target if left is None else self._within(file, begin, target, left)
+            end = target if left is None else self._within(file, begin, target, left)
             if left is not None:
-                left -= ends[file] - begin
-                if left <= 0:
+                # Only the first chunk of a micro-batch may exceed the limit.
+                if end - begin > left and ends != begins:
+                    next_file = file
                     break
-        return self._offset(ends, CaptureOffset(begins, before.identities))
+                left -= end - begin
+            ends[file] = end
+            if end < target:
+                next_file = file
+                break
+        if ends == begins and len(ends) == len(start["ends"]):
+            # Return the same text, which tells Spark that there is no new data.
+            return start
+        return self._offset(ends, before, self._options.partition_bytes, next_file)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._offset(self._latest(), CaptureOffset())
 
-    def _offset(self, ends: Ends, before: CaptureOffset) -> dict[str, Any]:
+    def _offset(self, ends: Ends, before: CaptureOffset, part_bytes: int = 0, next_file: str = "") -> dict[str, Any]:
         """Make an offset from these ends. A file's identity is recomputed when its end has moved."""
         identities = {}
         for file, end in ends.items():
@@ -183,18 +205,19 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.debug("the identity of a capture is not known: %s", error)
             if known is not None:
                 identities[file] = known
-        return CaptureOffset(ends, identities).as_json()
+        return CaptureOffset(ends, identities, part_bytes, next_file).as_json()
 
-    def _resumed(self, offset: CaptureOffset) -> Ends:
-        """Return the ends in an offset from which reading can continue.
+    def _resumed(self, offset: CaptureOffset) -> CaptureOffset:
+        """Return the part of an offset from which reading can continue, with the present names of its files.
 
         If a file was replaced, or ends before the offset, this raises CaptureError, or with ``failOnDataLoss=false`` leaves the
         file out, so that it is read from the beginning. A deleted file keeps its end.
         """
-        ends = {}
+        ends, identities = {}, {}
         for name, end in offset.ends.items():
-            file = self._file(name)
-            if change := self._change(file, end, offset.identities.get(file)):
+            file = self._file(name if name in self._listed else self._names.get(place_of(name), name))
+            known = offset.identities.get(name)
+            if change := self._change(file, end, known):
                 if self._options.fail_on_data_loss:
                     raise CaptureError(
                         f"{file} {change}: the file was replaced; set failOnDataLoss to false to read the new one"
@@ -202,7 +225,9 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.warning("%s %s: the file was replaced, and is read from the beginning", file, change)
                 continue
             ends[file] = end
-        return ends
+            if known is not None:
+                identities[file] = known
+        return CaptureOffset(ends, identities, next_file=offset.next_file)
 
     def _file(self, name: str) -> str:
         """Return a file of an offset with the options of its store."""
@@ -236,11 +261,15 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end > start and chunk.end - start > room:
                 break
             end = min(chunk.end, target)
-        return end
+        # There may be nothing to read, as in a header.
+        return end if end > start else target
 
     def _latest(self) -> Ends:
         ends = {}
-        for file in captures(self._options.path, must_exist=False, options=self._options.store_options):
+        self._listed = set(captures(self._options.path, must_exist=False, options=self._options.store_options))
+        for file in self._listed - set(self._names.values()):
+            self._names[place_of(file)] = file
+        for file in sorted(self._listed):
             try:
                 ends[file] = self._index(file, refresh=True).end
             except CaptureError:
@@ -262,8 +291,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         parts: list[CapturePartition] = []
-        begins = self._resumed(parse_capture_offset(start))
-        for name, stop in sorted(self._resumed(parse_capture_offset(end)).items()):
+        begins, until = self._resumed(parse_capture_offset(start)).ends, parse_capture_offset(end)
+        # A micro-batch that is repeated has the tasks of its first attempt.
+        part_bytes = until.partition_bytes or self._options.partition_bytes
+        for name, stop in sorted(self._resumed(until).ends.items()):
             begin = begins.get(name, 0)
             if stop <= begin:
                 continue
@@ -273,7 +304,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except CaptureError as error:
                 parts.append(unreadable(file, str(error)))
                 continue
-            parts += plan_new(file, index, self._rows.selection, begin, stop, part_bytes=self._options.partition_bytes)
+            parts += plan_new(file, index, self._rows.selection, begin, stop, part_bytes=part_bytes)
         return [CaptureInputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

@@ -103,11 +103,12 @@ def decoded_schema(columns: Sequence[StructField], options: CodecOptions) -> Str
     if kind is None:
         codec = find_codec(options.codec, options.codec_options)
         try:
-            kind = inferred_columns(codec, [], [*(item.name for item in known), *reserved])
+            kind = inferred_columns(codec, None, [*(item.name for item in known), *reserved])
         except UnknownColumnsError as error:
             raise ConfigurationError(
-                f"codec {options.codec!r}: {error}; name the columns: schema('position bigint, id bigint, problem string'),"
-                " or codecSchema"
+                f"codec {options.codec!r}: {error}, and a source does not infer columns; name them, as in"
+                " schema('position bigint, id bigint, problem string') or with codecSchema, or leave out codec and call"
+                f" mainstem.spark.decode(df, {options.codec!r}), which infers them from the first messages of a batch"
             ) from None
     check_distinct(kind.names, reserved)
     hidden = set(map(folded, kind.names))
@@ -144,8 +145,9 @@ def decoder_of(
     reason why they are not decoded (``DecodedRows``). Raises ConfigurationError if a column has the wrong type or is not nullable,
     or if the codec or one of its options is invalid.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from mainstem.spark.sources.features import arrow_schema
 
     if not options.codec:
         return schema, None
@@ -180,14 +182,14 @@ def decoder_of(
     codec = find_codec(options.codec, options.codec_options)
     rows = DecodedRows(
         codec,
-        to_arrow_schema(kind, timezone="UTC"),
+        arrow_schema(kind),
         names,
         QUALIFIER + PAYLOAD,
         columns=sources,
         skips=QUALIFIER + SKIP if skips else "",
     )
     known.setdefault(PAYLOAD, StructField(PAYLOAD, BinaryType()))
-    return StructType(list(known.values())), PayloadDecoder(rows, sources, to_arrow_schema(schema, timezone="UTC"))
+    return StructType(list(known.values())), PayloadDecoder(rows, sources, arrow_schema(schema))
 
 
 _RESERVED = {PROBLEM: "string", RESCUE_COLUMNS[0]: "string", RESCUE_COLUMNS[1]: "binary"}

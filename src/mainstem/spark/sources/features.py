@@ -3,6 +3,7 @@
 | since | feature | in earlier versions |
 | --- | --- | --- |
 | 4.1 | stream writers get Arrow batches | they get rows (``sinks/channel.py``) |
+| 4.2 | ``to_arrow_schema`` gets the time zone of timestamps | they get ``"UTC"`` (``arrow_schema``) |
 | 4.2 | ``latestOffset`` gets the start and the limit of a micro-batch | ``WithoutLimits``; options for limits are refused |
 | 4.2 | a source supports ``Trigger.AvailableNow`` itself | Spark's wrapper, which ``session.settings`` turns on |
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import table_of
@@ -22,10 +24,13 @@ from mainstem.spark.option_table import table_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
 
 VERSION = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
 HAS_READ_LIMITS = VERSION >= (4, 2)
+HAS_TIME_ZONES = VERSION >= (4, 2)
 # Spark 4.1 moved this class.
 CHECKPOINT_FILE_MANAGER = "org.apache.spark.sql.execution.streaming." + (
     "checkpointing.FileSystemBasedCheckpointFileManager"
@@ -72,8 +77,16 @@ __all__ = [
     "StreamWriter",
     "SupportsTriggerAvailableNow",
     "WithoutLimits",
+    "arrow_schema",
     "stream_reader",
 ]
+
+
+def arrow_schema(schema: StructType, timezone: str = "UTC") -> pa.Schema:
+    """Return the Arrow schema of Spark's rows, whose timestamps have this time zone if this Spark version lets one choose."""
+    if HAS_TIME_ZONES:
+        return to_arrow_schema(schema, timezone=timezone)
+    return to_arrow_schema(schema)
 
 
 class WithoutLimits(DataSourceStreamReader):

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainstem._internal.error_texts import json_problem
 from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import ReadOptions
@@ -27,6 +28,7 @@ from mainstem.spark.option_table import (
 )
 from mainstem.spark.sources.decoding import CodecOptions, check_codec, check_columns, split_options
 from mainstem.store import is_url
+from mainstem.store.open_store import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 SHARED_BYTES = 16 << 20
 # Opening a recording takes as long as reading this many bytes.
 RECORDING_BYTES = 1 << 20
+# No recording has this id. It is among the ids of a condition, which need not exist.
+NO_RECORDING = -1
 Where = str | int
 WILD = frozenset("*?[")
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
@@ -95,15 +99,17 @@ def _where(value: str, name: str) -> Where | dict[str, Where]:
         try:
             return {_recording(key): _bound(each, name) for key, each in json.loads(value).items()}
         except (ValueError, AttributeError) as error:
+            why = json_problem(error) if isinstance(error, json.JSONDecodeError) else error
             raise ConfigurationError(
-                f"{name} must be a JSON object of recording ids and positions (got {value!r}): {error}"
+                f"{name} must be a JSON object of recording ids and positions (got {value!r}): {why}"
             ) from None
     return _bound(value, name)
 
 
 def _recording(key: str) -> str:
-    """Check a key: a recording id, or an archive id, ``/`` and a recording id. Raises ValueError for anything else."""
+    """Check a key: a recording id, or an archive's id or location, ``/`` and a recording id. Raises ValueError if it is neither."""
     archive, slash, recording = key.rpartition("/")
+    archive = place_of(archive) if "/" in archive else archive
     return f"{archive}{slash}{int(recording)}"
 
 
@@ -135,7 +141,11 @@ class RecordingOptions(TriggerOptions, CodecOptions):
         default="",
     )
     path_list: tuple[str, ...] = option(
-        "paths", _list, "several locations, as a JSON list; `load([a, b])` sets it", default="[]", shown=" "
+        "paths",
+        _list,
+        "several locations, as a JSON list; `spark.read.load([a, b])` sets it, and a stream needs this option",
+        default="[]",
+        shown=" ",
     )
     read: ReadOptions = field(default_factory=ReadOptions)
     archive_columns: bool = option(
@@ -156,7 +166,11 @@ class RecordingOptions(TriggerOptions, CodecOptions):
         tuning=True,
     )
     recording_ids: frozenset[int] = option(
-        "recordingId", _ids, "only these recordings: ids separated by commas", default="", shown="all"
+        "recordingId",
+        _ids,
+        "only these recordings: ids separated by commas. A batch fails if one does not exist",
+        default="",
+        shown="all",
     )
     stream_ids: frozenset[int] = option("streamId", _ids, "only these streams", default="", shown="all")
     session_ids: frozenset[int] = option("sessionId", _ids, "only these sessions", default="", shown="all")
@@ -212,8 +226,10 @@ class RecordingOptions(TriggerOptions, CodecOptions):
     max_rows: int | None = option(
         "maxRowsPerTrigger",
         positive,
-        "the most rows that a micro-batch reads. Like `maxBytesPerTrigger`, it is shared among recordings in proportion to their "
-        "unread bytes. Needs Spark 4.2",
+        "the most rows that a micro-batch reads. A message that a codec turns into several rows counts once. The frames of a "
+        "message are not split, so with `rows=frames` a single longer message exceeds it. Like `maxBytesPerTrigger`, it is shared "
+        "among recordings in proportion to their unread bytes. If there is less than a message for each, they take turns. Needs "
+        "Spark 4.2",
         limit=True,
     )
     max_rows_per_partition: int | None = option(
@@ -273,12 +289,8 @@ class RecordingOptions(TriggerOptions, CodecOptions):
         )
 
     def takes(self, descriptor: RecordingDescriptor) -> bool:
-        """Return whether the options choose a recording. Batches, streams and reports all use this."""
-        pairs = (
-            (self.recording_ids, descriptor.recording_id),
-            (self.stream_ids, descriptor.stream_id),
-            (self.session_ids, descriptor.session_id),
-        )
+        """Return whether the options choose a recording, which may have other sessions than ``session_ids``."""
+        pairs = ((self.recording_ids, descriptor.recording_id), (self.stream_ids, descriptor.stream_id))
         return all(not ids or value in ids for ids, value in pairs)
 
 
@@ -298,6 +310,10 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         raise ConfigurationError("codec cannot be used with rows=problems, which has no payloads")
     if made.max_rows_per_partition is not None and made.rows != "messages":
         raise ConfigurationError(f"maxRowsPerPartition counts messages, but rows={made.rows}; use partitionBytes")
+    if made.max_rows is not None and made.rows == "problems":
+        raise ConfigurationError(
+            "maxRowsPerTrigger counts messages or frames, but rows=problems; use maxBytesPerTrigger"
+        )
     if made.rows == "problems":
         return replace(made, archive_columns=False, fail_on_data_loss=False)
     has_many = len(made.paths) > 1 or any(is_pattern(path) for path in made.paths)

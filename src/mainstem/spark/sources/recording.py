@@ -73,6 +73,7 @@ class RecordingBatchReader(RecordingRows, DataSourceReader):
         planner = Planner(self._options, self._names)
         try:
             planner.refresh()
+            planner.check_named()
             return planner.ranges(ReadPositions(planner.starting()), ReadPositions(planner.ending()))
         finally:
             planner.close()
@@ -114,7 +115,7 @@ class RecordingStreamReader(RecordingRows, DataSourceStreamReader, SupportsTrigg
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         planner, before = self._planned(), parse_offset(start)
-        resumed = planner.resumed(before)
+        resumed = planner.continued(before)
         targets = planner.targets(resumed) if self._frozen is None else self._frozen
         # Trigger.AvailableNow never waits for more data.
         if (
@@ -125,9 +126,8 @@ class RecordingStreamReader(RecordingRows, DataSourceStreamReader, SupportsTrigg
             return start
         end = planner.advance(resumed, targets, limited=not isinstance(limit, ReadAllAvailable))
         if planner.is_at(before, resumed, end):
-            # Return the same text, which tells Spark that there is no new data, even if recordings have ended.
-            return start
-        return planner.offset(end, before).as_json()
+            return start  # the same text tells Spark that there is no new data
+        return replace(planner.offset(end, before), plan=planner.task_plan()).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._planned().latest().as_json()
@@ -137,7 +137,9 @@ class RecordingStreamReader(RecordingRows, DataSourceStreamReader, SupportsTrigg
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planner = self._planned()
-        return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(parse_offset(end)))
+        until = parse_offset(end)
+        # A micro-batch that is repeated has the tasks of its first attempt.
+        return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(until), until.plan)
 
     def stop(self) -> None:
         if self._planner is not None:
