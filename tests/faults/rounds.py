@@ -301,7 +301,7 @@ class Archive(Trial):
         self._copies: dict[int, int] = {}  # the end position of each copy that has ended
 
     def _archive(self, directory: Path, control: str, *settings: str) -> list[str]:
-        words = ["--dir", str(directory), "--aeron-dir", self.directory, "--control", control]
+        words = ["--archive-dir", str(directory), "--dir", self.directory, "--control", control]
         for each in ("segment_file_length=128k", "low_storage_space_threshold=0", *settings):
             words += ["--set", each]
         return [sys.executable, "-m", "mainstem", "archive", *words]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def mainstem_archive(directory: Path, driver: Path, control: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(directory), "--aeron-dir", str(driver)]
+    line = [sys.executable, "-m", "mainstem", "archive", "--archive-dir", str(directory), "--dir", str(driver)]
     line += ["--control", control, "--set", "segment_file_length=128k", *words]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     try:

@@ -450,7 +450,7 @@ def test_a_merge_without_a_recording_fails_with_the_archives_error(served: Serve
         assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
         assert merge.error is caught.value
         assert merge.closed
-        with pytest.raises(ConfigurationError, match="must have control-mode=manual"):
+        with pytest.raises(ConfigurationError, match="must have 'control-mode=manual' uri=aeron:ipc"):
             client.replay_merge(aeron.add_subscription("aeron:ipc", 1), 1, ANY_PORT, ANY_PORT)
 
 

@@ -13,7 +13,7 @@ from tests.interop.java_archive import JavaArchive
 from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
 from tests.support.ports import free_port
-from tests.support.waiting import StallTimeout
+from tests.support.waiting import STALL_S, StallTimeout
 
 import mainstem
 
@@ -37,7 +37,7 @@ class Commands:
 
     def run(self, verb: str, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "mainstem", "archive", verb, *map(str, words)]
-        line += ["--control", self.control, "--aeron-dir", str(self.driver)]
+        line += ["--control", self.control, "--dir", str(self.driver)]
         done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == code, done.stdout + done.stderr
         return done
@@ -177,12 +177,12 @@ def test_a_replay_whose_archive_is_killed_fails(start_driver: DriverFactory, tmp
         archive.run("start", CHANNEL, 1001)
         publication.send(b"tide", timeout=20.0)
         line = [sys.executable, "-m", "mainstem", "archive", "replay", "0", "--follow", "--control", control]
-        line += ["--aeron-dir", str(driver), "--timeout", "2s"]
+        line += ["--dir", str(driver), "--timeout", "2s"]
         with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as replay:
             assert replay.stdout is not None
             assert replay.stdout.readline() == "tide\n"
             process.kill()
-            _, said = replay.communicate(timeout=60)
+            _, said = replay.communicate(timeout=STALL_S)
     assert replay.returncode == 1
     assert said.strip().splitlines()[-1].startswith("mainstem: ")
     assert "Traceback" not in said

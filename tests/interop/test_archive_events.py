@@ -11,6 +11,7 @@ from tests.interop.java_archive import JavaArchive
 from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
 from tests.support.ports import free_port
+from tests.support.recorded import recorded_position
 from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
@@ -49,7 +50,7 @@ def record(control: str, driver: Path) -> tuple[int, int]:
         with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
             for number in range(COUNT):
                 publication.send(number.to_bytes(4, "big") * 100, timeout=STALL_S)
-            wait_for(lambda: client.recording_position(0) == publication.position)
+            wait_for(lambda: recorded_position(client, 0) == publication.position)
             return publication.session_id, publication.position
 
 

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 from tests.support import java
 from tests.support.archive_messages import PRIMITIVES, camel, sample
+from tests.support.waiting import STALL_S
 
 from mainstem.archive.messages import TYPES, decode
 from mainstem.codecs.sbe import SbeSchema
@@ -40,7 +41,7 @@ def test_java_and_mainstem_decode_each_others_messages() -> None:
             lines.append("\t".join(("encode", each.name, *pairs)))
             lines.append("\t".join(("decode", each.name, each.encode(**values).hex(), *names)))
     with java.start("ArchiveCodecs", stderr=None) as program:
-        output, _ = program.communicate("\n".join(lines) + "\n", timeout=60)
+        output, _ = program.communicate("\n".join(lines) + "\n", timeout=STALL_S)
     answers = iter(output.splitlines())
     for each in TYPES:
         for start in (3, 4):

@@ -103,5 +103,5 @@ def test_a_java_archive_is_replaced_as_the_page_says(tmp_path: Path, start_drive
     done = java.run(java.ARCHIVE_TOOL, directory, "verify", "-a", "-checksum", "org.agrona.checksum.Crc32c")
     assert done.stdout.count("OK") == 1
     with JavaArchive(directory, driver, has_driver=False, replay_checksum="org.agrona.checksum.Crc32c") as served:
-        replay = f"mainstem archive replay 0 --control {served.control.partition('endpoint=')[2]} --aeron-dir {driver}"
+        replay = f"mainstem archive replay 0 --control {served.control.partition('endpoint=')[2]} --dir {driver}"
         assert shell(replay).count("\n") == 3000

@@ -120,7 +120,7 @@ def test_a_source_that_is_killed_is_reported_and_the_copy_continues(
             process.kill()
             process.wait()
             names, errors = end_of_replication(client)
-            assert names == ["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"]
+            assert (names[:2], sorted(names[2:])) == (["REPLICATE", "EXTEND"], ["REPLICATE_END", "STOP"])
             assert len(errors) == 1
             assert client.stop_position(0) == position
         stream.publication.close()

@@ -10,6 +10,7 @@ from tests.interop.java_archive import JavaArchive
 from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
 from tests.support.ports import free_port
+from tests.support.recorded import recorded_position
 from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
@@ -95,7 +96,7 @@ def test_java_replicates_from_it(start_driver: DriverFactory, tmp_path: Path) ->
         with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
             for message in sent:
                 publication.send(message, timeout=STALL_S)
-            wait_for(lambda: source.recording_position(0) == publication.position)
+            wait_for(lambda: recorded_position(source, 0) == publication.position)
         wait_for(lambda: source.stop_position(0) is not None)
         client.replicate(0, control)
         events = client.events(timeout=STALL_S)
@@ -111,7 +112,7 @@ def record_one(control: str, driver: Path, recording_id: int, sent: list[bytes])
         with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
             for message in sent:
                 publication.send(message, timeout=STALL_S)
-            wait_for(lambda: client.recording_position(recording_id) == publication.position)
+            wait_for(lambda: recorded_position(client, recording_id) == publication.position)
         wait_for(lambda: client.stop_position(recording_id) is not None)
         descriptor = client.list_recording(recording_id - 1) if recording_id else None
         if descriptor is not None:

@@ -78,7 +78,7 @@ class Node:
 
     def _start_archive(self, directory: Path) -> None:
         control = f"localhost:{self._members.ports[self._member][4]}"
-        words = ["--dir", str(self.root / "archive"), "--aeron-dir", str(directory)]
+        words = ["--archive-dir", str(self.root / "archive"), "--dir", str(directory)]
         words += ["--control", f"aeron:udp?endpoint={control}", "--set", "segment_file_length=1m"]
         self._archive_process = process = subprocess.Popen(
             [sys.executable, "-m", "mainstem", "archive", *words], stderr=subprocess.PIPE, text=True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import java
 from tests.support.streams import Stream, record
-from tests.support.waiting import wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recordings, read_catalog
@@ -97,7 +97,7 @@ class JavaArchive:
     def stop(self) -> None:
         self.ask("stop")
         self.until("stopped")
-        assert self.process.wait(60) == 0
+        assert self.process.wait(STALL_S) == 0
 
 
 @contextmanager

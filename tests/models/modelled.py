@@ -31,7 +31,7 @@ PACKAGE = "mainstem_modelled"
 DIRECTORY = Path(mainstem._core.__path__[0])
 MODULES = (
     "log.batch", "log.append", "log.read", "log.term", "memory.ring_buffer", "memory.broadcast", "memory.counters",
-    "driver.positions", "driver.ipc_path",
+    "memory.bus_guard", "driver.positions", "driver.ipc_path",
 )  # fmt: skip
 
 ATOMIC_STORES = {"st32", "st64"}

@@ -686,7 +686,88 @@ class Counters(Scenario):
         check(w.reader.find(5, 77) == 0, "a counter that is not found")
 
 
+# -- guarded mappings ----------------------------------------------------------------------------------------------
+
+
+class ReusedPlace(Scenario):
+    """A place of the table of guarded mappings is withdrawn and reused, while an access to another mapping finds a missing page.
+
+    The address of the access is in neither of the two ranges of the reused place, but between the begin of the later one and the
+    end of the earlier one.
+    """
+
+    functions = tuple(("memory.bus_guard", name) for name in ("is_free", "publish", "withdraw", "end_around", "cover"))
+    address = 0x3000
+    own = (0x3000, 0x4000)
+    earlier = (0x5000, 0x9000)
+    later = (0x1000, 0x2000)
+
+    def build(self) -> Any:
+        w: Any = W()
+        world = self.core.holder.world
+        guard = self.core.bus_guard
+        length = 2 * guard.PLACE_LENGTH
+        w.table = ModelledMemory(world, "table", length, cells(0, (8,) * (length // 8)))
+        guard.publish(w.table, 0, *self.earlier)
+        guard.publish(w.table, guard.PLACE_LENGTH, *self.own)
+        return w
+
+    def threads(self) -> list[Callable[[Any], Any]]:
+        guard = self.core.bus_guard
+
+        def close(w: Any) -> None:
+            guard.withdraw(w.table, 0)
+
+        def open_another(w: Any) -> bool:
+            if not guard.is_free(w.table, 0):
+                return False
+            guard.publish(w.table, 0, *self.later)
+            # This thread accesses its mapping, so what it has just published is there, and nothing of the earlier range.
+            found = guard.end_around(w.table, 0, self.later[0])
+            check(found == self.later[1], "a mapping is not guarded by the thread that opened it")
+            return True
+
+        def access(w: Any) -> int:
+            end: int = guard.cover(w.table, 2, self.address)
+            return end
+
+        return [close, open_another, access]
+
+    def finish(self, w: Any, results: list[Any]) -> None:
+        guard = self.core.bus_guard
+        _, is_reused, end = results
+        check(end == self.own[1], f"zeros are mapped up to {end:#x}")
+        check(guard.ld64(w.table, guard.CUT_OFFSET) == 0, "the flag of another mapping is set")
+        check(guard.ld64(w.table, guard.PLACE_LENGTH + guard.CUT_OFFSET) == 1, "the flag of the mapping is not set")
+        found = guard.end_around(w.table, 0, self.later[0])
+        check(found == (self.later[1] if is_reused else 0), f"the reused place guards a range up to {found:#x}")
+
+
+class ReusedPlaceAbove(ReusedPlace):
+    """Like ReusedPlace, but the address is between the begin of the earlier range and the end of the later one."""
+
+    earlier = (0x1000, 0x2000)
+    later = (0x5000, 0x9000)
+
+
+class ReusedAddress(ReusedPlace):
+    """Two more places contain the address for a moment, because the addresses of a closed mapping are reused at once."""
+
+    address = 0x6000
+    own = (0x5000, 0x7000)
+    later = (0x5000, 0x8000)
+
+    def finish(self, w: Any, results: list[Any]) -> None:
+        guard = self.core.bus_guard
+        _, is_reused, end = results
+        check(end == self.own[1], f"zeros are mapped up to {end:#x}")
+        check(guard.ld64(w.table, guard.PLACE_LENGTH + guard.CUT_OFFSET) == 1, "the flag of the mapping is not set")
+        found = guard.end_around(w.table, 0, self.later[0])
+        check(found == (self.later[1] if is_reused else 0), f"the reused place guards a range up to {found:#x}")
+
+
 SCENARIOS = (
     TwoPublications, Rotation, Fragments, Claims, ExclusiveRotation, Batch, Block, Insert, Cleaning, TwoProducers, FullRing,
-    DeadProducer, Broadcast, BroadcastNext, BroadcastPadding, BroadcastMisread, Counters,
+    DeadProducer, Broadcast, BroadcastNext, BroadcastPadding, BroadcastMisread, Counters, ReusedPlace,
+    ReusedPlaceAbove, ReusedAddress,
 )  # fmt: skip

@@ -225,6 +225,20 @@ SURVIVORS = [
     ("CountersReader.find", r"relaxed ld64.*", "the state's acquire comes before it"),
 ]
 
+SURVIVORS += [
+    ("is_free", r"relaxed ld64.*", "a free place's next generation is stored after it: they are one location"),
+    ("publish", r"relaxed ld64.*|st64.*BEGIN.* before .*CUT.*|relaxed st64.*CUT.*", OWN),
+    (
+        "publish",
+        r"st64.*END.* before .*BEGIN.*",
+        "the range has no order: the generation says whether both belong together",
+    ),
+    ("withdraw", r"relaxed ld64.*", OWN),
+    ("withdraw", r"relaxed st64.*", "the next range's stores are releases, and follow it in its own location"),
+    ("end_around", r"relaxed ld64\(base, place\) \(2\)", NUMBER),
+    ("cover", r"relaxed st64.*", "the thread that asks for the flag is the one that was interrupted"),
+]
+
 FUNCTIONS = sorted({function for scenario in scenarios.SCENARIOS for function in scenario.functions})
 
 

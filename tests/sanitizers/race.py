@@ -1,7 +1,8 @@
 """Run threads on data structures that processes share, under ThreadSanitizer: ``tools/sanitize.py thread`` runs it.
 
 It runs the generated C of ``_core``: the appenders of several publications (single messages and runs of them), the driver's scan,
-cleaning and limit after them, and the ring buffer's producers together with its consumer.
+cleaning and limit after them, the ring buffer's producers together with its consumer, and the table of guarded mappings, which
+threads reuse while others look up addresses.
 
 Two structures are left out, because they race by design and are correct through fences, which ThreadSanitizer does not follow: the
 broadcast buffer, whose receivers copy first and validate afterward, and the set of subscribers' positions. ``tests/models``
@@ -30,7 +31,7 @@ import race_loops as loops  # compiled from race.pyx by the tool
 
 TERM_LENGTH, MTU, INITIAL_TERM_ID = 65536, 1408, -2
 LIMIT, STOP = 0, 1
-MESSAGES, RECORDS = 4000, 4000
+MESSAGES, RECORDS, GUARDS = 4000, 4000, 100_000
 
 
 def new_log() -> AtomicBuffer:
@@ -100,6 +101,20 @@ def ring_buffer() -> None:
     print(f"race: ring buffer: {2 * RECORDS} records")
 
 
+def guards() -> None:
+    table = AtomicBuffer(bytearray(64))
+    flag = loops.guard_own(table)
+    wrong: list[int] = []
+    run(
+        lambda: loops.reuse_place(table, GUARDS),
+        lambda: wrong.append(loops.look_up(table, GUARDS)),
+        lambda: wrong.append(loops.look_up(table, GUARDS)),
+    )
+    assert wrong == [0, 0], f"{wrong} of {GUARDS} accesses found another range"
+    assert not table.get_i64_acquire(flag), "the flag of another mapping is set"
+    print(f"race: guarded mappings: {2 * GUARDS} accesses")
+
+
 def planted(*, ordered: bool) -> None:
     """Run two threads that count in the same word."""
     memory = AtomicBuffer(bytearray(64))
@@ -113,3 +128,4 @@ if __name__ == "__main__":
         planted(ordered=True)
         appenders()
         ring_buffer()
+        guards()

@@ -11,6 +11,7 @@ from mainstem._core.log.batch cimport Messages
 from mainstem._core.log.term cimport RunBatch, clean_to, scan_runs
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
+from mainstem._core.memory.bus_guard cimport CUT_OFFSET, PLACE_LENGTH, cover, is_free, publish as publish_range, withdraw
 from mainstem._core.memory.ring_buffer cimport ManyToOneRingBuffer
 
 cdef extern from *:
@@ -108,7 +109,7 @@ def scan(AtomicBuffer log, AtomicBuffer counters, int limit_id, int stop_id, lon
                 at += align_frame(length)
             position += advanced
             while clean < position:
-                clean = clean_to(base, term_length, clean, position)
+                clean = clean_to(base, term_length, clean, position, True)
             st64(values, limit_id * COUNTER_VALUE_LENGTH, position + term_length // 2)
     return wrong, frames
 
@@ -130,6 +131,36 @@ def command(ManyToOneRingBuffer ring, int count, int number):
                 put8(ring.base, index + RECORD_HEADER_LENGTH + i, <unsigned char> number)
             st32(ring.base, index, <int> (length + RECORD_HEADER_LENGTH))
             done += 1
+
+
+def reuse_place(AtomicBuffer table, int count):
+    """Let the first place of a table guard two ranges in turn, neither of which contains 0x3000."""
+    cdef int done
+    with nogil:
+        for done in range(count):
+            if is_free(table.base, 0):
+                if done & 2:
+                    publish_range(table.base, 0, 0x1000, 0x2000)
+                else:
+                    publish_range(table.base, 0, 0x5000, 0x9000)
+            else:
+                withdraw(table.base, 0)
+
+
+def look_up(AtomicBuffer table, int count):
+    """Do what the signal handler does for an access to 0x3000. Return the number of wrong ends."""
+    cdef int done, wrong = 0
+    with nogil:
+        for done in range(count):
+            if cover(table.base, 2, 0x3000) != 0x4000:
+                wrong += 1
+    return wrong
+
+
+def guard_own(AtomicBuffer table):
+    """Let the second place guard the range that contains 0x3000. Return the offset of the first place's flag."""
+    publish_range(table.base, PLACE_LENGTH, 0x3000, 0x4000)
+    return CUT_OFFSET
 
 
 def race(AtomicBuffer memory, bint ordered):

@@ -12,6 +12,8 @@ from mainstem.aqueduct.send import Sending
 from mainstem.sim.runner import run_one
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mainstem.aqueduct.halves import Stream
 
 pytestmark = pytest.mark.simulation
@@ -42,3 +44,18 @@ def test_the_checker_detects_a_nack_that_does_not_bind(monkeypatch: pytest.Monke
 
 def test_the_checker_detects_forgotten_links(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_noticed(monkeypatch, Sending, "lose_messages", lambda core, sender, entries: None)
+
+
+def test_the_checker_detects_an_orderly_end_without_every_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_noticed(
+        monkeypatch, ReceiverHalf, "is_accounted_for", property(lambda half: half.finish_count is not None)
+    )
+
+
+def test_the_checker_detects_messages_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put_first(self: ReceiverHalf, payloads: Iterable[bytes], numbers: range | None = None) -> None:
+        put(self, payloads, numbers)
+        self.queue.rotate()
+
+    put = ReceiverHalf.put
+    assert is_noticed(monkeypatch, ReceiverHalf, "put", put_first)

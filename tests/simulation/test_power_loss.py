@@ -12,6 +12,8 @@ import pytest
 from mainstem.recording.catalog import RecordingDescriptor
 from mainstem.recording.segments import SegmentWriter
 from mainstem.sim.disk import Crash, Device, FaultyDisk
+from mainstem.sim.scenarios.maintenance import MaintenanceRun
+from mainstem.sim.world import World
 from mainstem.spark.formats.data_files import NewFile
 from mainstem.store.local import LocalStore
 
@@ -154,3 +156,27 @@ def test_objects_survive_in_directories_created_by_a_killed_process(tmp_path: Pa
         LocalStore(root / "lake", disk=disk).put("a/b/c", b"tides")
 
     assert outcomes(tmp_path, work) == {(("lake/a/b/c", b"tides"),)}
+
+
+def test_files_with_two_names_stay_one_file(tmp_path: Path) -> None:
+    device = Device(tmp_path, random.Random(1))
+    disk = FaultyDisk(device, is_good=True)
+    written(disk, tmp_path / "one", b"x", sync=True)
+    disk.link(tmp_path / "one", tmp_path / "other")
+    disk.sync_directory(tmp_path)
+    disk.lose_power()
+    assert (tmp_path / "one").samefile(tmp_path / "other")
+    written(disk, tmp_path / "one", b"y", sync=True)
+    disk.delete(tmp_path / "one")
+    disk.sync_directory(tmp_path)
+    disk.lose_power()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"other": b"y"}
+
+
+def test_requests_that_change_files_lose_no_message_at_any_step(tmp_path: Path) -> None:
+    requests = losses = 0
+    for seed in range(30):
+        run = MaintenanceRun(World(seed), tmp_path / str(seed))
+        run.play()
+        requests, losses = requests + run.requests, losses + run.losses
+    assert min(requests, losses) > 30

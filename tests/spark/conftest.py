@@ -49,6 +49,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.driver.memory": "1g",
+        # On a busy machine, a worker may need more than Spark's 15 seconds to start.
+        "spark.python.authenticate.socketTimeout": "500s",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=" + directory,
     }
     made = create_session("tests", master="local[2]", config=config)

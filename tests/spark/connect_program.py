@@ -1,6 +1,7 @@
-"""Read recordings over Spark Connect in a separate process, which cannot have a classic session too. Prints JSON.
+"""Use sources and sinks over Spark Connect in a separate process, which cannot have a classic session too. Prints JSON.
 
-Usage: ``python -m tests.spark.connect_program RECORDINGS WORK``, with two streams, 1007 and 1008, in the recordings.
+Usage: ``python -m tests.spark.connect_program RECORDINGS CAPTURE CHANNEL WORK``, with two streams, 1007 and 1008, in the
+recordings, and a server at the channel.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def main(path: str, work: Path) -> dict[str, Any]:
-    """Return the result of each way of reading, or the cause of its error."""
+def main(path: str, capture: str, channel: str, work: Path) -> dict[str, Any]:
+    """Return the result of each way of reading and writing, or the cause of its error."""
     results: dict[str, Any] = {}
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.warehouse.dir", str(work / "warehouse")).getOrCreate()
@@ -37,16 +38,19 @@ def main(path: str, work: Path) -> dict[str, Any]:
     def count(statement: str, **frames: Any) -> int:
         return int(spark.sql(statement, **frames).collect()[0][0])
 
-    def stream(df: Any, name: str) -> int:
-        writer = df.writeStream.format("parquet").option("checkpointLocation", str(work / f"{name}-checkpoint"))
-        query = writer.trigger(availableNow=True).start(str(work / name))
+    def run(df: Any, name: str, form: str, **options: str) -> None:
+        writer = df.writeStream.format(form).options(checkpointLocation=str(work / f"{name}-checkpoint"), **options)
+        query = writer.trigger(availableNow=True).start()
         query.awaitTermination(200)
         if (error := query.exception()) is not None:
             raise error
+
+    def stream(df: Any, name: str) -> int:
+        run(df, name, "parquet", path=str(work / name))
         return int(spark.read.parquet(str(work / name)).count())
 
-    def streamed(location: str) -> Any:
-        return spark.readStream.format("mainstem.recording").load(location)
+    def streamed(location: str, source: str = "recording") -> Any:
+        return spark.readStream.format(f"mainstem.{source}").load(location)
 
     attempt("found by Spark", lambda: load().count())
     register(spark)
@@ -60,6 +64,11 @@ def main(path: str, work: Path) -> dict[str, Any]:
     attempt("where", lambda: recordings(spark, path, where="stream_id = 1008").count())
     attempt("stream", lambda: stream(streamed(path), "out"))
     attempt("stream of a table", lambda: stream(spark.readStream.table("t"), "table"))
+    attempt("capture", lambda: spark.read.format("mainstem.capture").load(capture).count())
+    attempt("stream of a capture", lambda: stream(streamed(capture, "capture"), "packets"))
+    sink, messages = "mainstem.channel", load(streamId="1007").select("payload")
+    attempt("sink", lambda: messages.write.format(sink).option("channel", channel).mode("append").save())
+    attempt("sink of a stream", lambda: run(streamed(path).select("payload"), "sent", sink, channel=channel))
     attempt("option", lambda: load(color="red").count())
     attempt("location", lambda: load(f"{path}-none").count())
     attempt("location of a stream", lambda: stream(streamed(f"{path}-none"), "nothing"))
@@ -70,4 +79,4 @@ def main(path: str, work: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     ensure_java()
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(main(*sys.argv[1:4], Path(sys.argv[4]))))

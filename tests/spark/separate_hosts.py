@@ -50,7 +50,7 @@ def station(directory: Path, address: str) -> None:
         finally:
             for process in running:
                 process.terminate()
-                process.wait(30)
+                process.wait(TIMEOUT_S)
 
 
 def query(directory: Path, master: str, address: str, url: str) -> None:

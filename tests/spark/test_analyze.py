@@ -284,10 +284,10 @@ def test_recordings_are_listed_with_their_problems(spark: SparkSession, tmp_path
     found = analyze(spark, AnalyzeOptions(inputs=(str(recordings),), out=tmp_path / "out")).as_json()
     assert [(r["recording_id"], r["messages"], r["data_bytes"]) for r in found["recordings"]] == [
         (0, 50, 5000),
-        (1, 20, 2000),
+        (1, 49, 4900),
     ]
     assert found["problems"]["corrupt"] == 1
-    assert "2 recordings with 70 messages" in " ".join(found["verdict"])
+    assert "2 recordings with 99 messages" in " ".join(found["verdict"])
 
 
 def test_a_file_that_is_not_a_capture_is_a_problem_and_no_file_an_error(spark: SparkSession, tmp_path: Path) -> None:

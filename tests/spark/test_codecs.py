@@ -84,7 +84,7 @@ def test_a_schema_is_inferred_or_given_and_an_invalid_one_is_refused(spark: Spar
         decode(df, "json", payload="body")
     with pytest.raises(ConfigurationError, match="'n' has a reserved name"):
         decode(df.selectExpr("payload", "1 as n"), "json", "n int")
-    with pytest.raises(ConfigurationError, match="pass the columns of a stream as schema="):
+    with pytest.raises(ConfigurationError, match="and the columns of a stream are not inferred; pass them as schema="):
         decode(spark.readStream.format("rate").load().selectExpr("string(value) as payload"), "json")
     with pytest.raises(ConfigurationError, match="already a column 'payload'"):
         encode(df.selectExpr("payload", "1 as n"), "json", columns=["n"])

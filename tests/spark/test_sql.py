@@ -260,7 +260,7 @@ def test_a_micro_batch_waits_for_enough_bytes(spark: SparkSession, tmp_path: Pat
 BATCH = [
     ({"color": "red"}, "{}", "mainstem.recording has no option 'color'"),
     ({"rowsPerBatch": "-1"}, "{}", "rowsPerBatch must be above 0 (got '-1')"),
-    ({}, "{}-none", "there is no archive.catalog in it"),
+    ({}, "{}-none", "there is no such directory"),
     ({}, "zz://x/y", "neither Mainstem nor fsspec has a store for zz://"),
 ]
 

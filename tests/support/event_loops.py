@@ -28,6 +28,7 @@ IN_EVERY_LOOP_AT_ONCE = (
     "system/aqueduct/test_serializers.py",
     "system/test_bymux.py",
     "system/test_jmux.py",
+    "system/test_mux_connecting.py",
     "system/test_tunnel.py",
     "unit/aeron/test_aio.py",
     "unit/duologue/test_aio_tasks.py",

@@ -22,6 +22,10 @@ INTERNAL = (
     b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/xml\r\nContent-Length: 90\r\nConnection: close\r\n\r\n"
     + b"<Error><Code>InternalError</Code><Message>We encountered an error.</Message></Error>".ljust(90)
 )
+_CONFLICT_BODY = b"<Error><Code>ConditionalRequestConflict</Code><Message>Conflicting operation</Message></Error>"
+CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
+    len(_CONFLICT_BODY), _CONFLICT_BODY,
+)  # fmt: skip
 REFUSED = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: 70\r\nConnection: close\r\n\r\n"
     + b"<Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>".ljust(70)
@@ -32,7 +36,8 @@ MAX_REQUEST = 64 << 20
 class FaultProxy:
     """Forwards each request to ``target`` on its own connection, after injecting the faults in ``faults`` in order.
 
-    A fault is ``slow_down``, ``internal``, ``refuse``, ``reset`` (before the request is forwarded), ``cut`` (the response's body
+    A fault is ``slow_down``, ``internal``, ``conflict``, ``refuse``,
+    ``reset`` (before the request is forwarded), ``cut`` (the response's body
     ends in the middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response arrives in small
     chunks), ``stale`` (the proxy repeats its previous response to the same request) or ``pass``. ``only`` limits faults to requests
     whose first line contains it; if ``faults`` is empty, ``draw`` chooses one for each request.
@@ -86,6 +91,8 @@ class FaultProxy:
                 client.sendall(SLOW_DOWN)
             elif fault == "internal":
                 client.sendall(INTERNAL)
+            elif fault == "conflict":
+                client.sendall(CONFLICT)
             elif fault == "refuse":
                 client.sendall(REFUSED)
             elif fault == "reset":

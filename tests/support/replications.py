@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tests.support.waiting import STALL_S
 
-from mainstem.archive import RecordingSignal
 from mainstem.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def end_of_replication(client: archive.Client) -> tuple[list[str], list[ArchiveError]]:
-    """Return the signals up to the end of a replication, and the errors among them."""
+    """Return the signals of a replication and the errors among them, with the STOP of its copy."""
     names: list[str] = []
     errors: list[ArchiveError] = []
     for event in client.events(timeout=STALL_S):
@@ -22,6 +21,7 @@ def end_of_replication(client: archive.Client) -> tuple[list[str], list[ArchiveE
             errors.append(event)
             continue
         names.append(event.signal.name)
-        if event.signal is RecordingSignal.REPLICATE_END:
+        is_stopped = "STOP" in names or "EXTEND" not in names or "MERGE" in names
+        if "REPLICATE_END" in names and is_stopped:
             break
     return names, errors

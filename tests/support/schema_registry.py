@@ -35,6 +35,8 @@ class Registry(ThreadingHTTPServer):
             "/schemas/ids/6": (307, b""),
             "/schemas/ids/7": (401, b"{}"),
             "/schemas/ids/8": (503, b""),
+            "/schemas/ids/9": (404, b"<html>no such page</html>"),
+            "/schemas/ids/10": (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
         }
 
 

@@ -51,6 +51,7 @@ class ScriptedArchive:
             "CloseSessionRequest": nothing,
             "StartPositionRequest": ok(0),
             "StopPositionRequest": ok(-1),
+            "MaxRecordedPositionRequest": ok(0),
         } | answers
         self.received: list[Message] = []
         self.sent = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 import threading
@@ -18,6 +19,7 @@ from mainstem.recording.shipping.page_tree import Pages, between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
 from mainstem.store import StoredFile
+from mainstem.store.base import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,6 +75,12 @@ class MemoryStore:
         self.read_bytes += len(data)
         return data
 
+    def read_version(self, name: str, start: int, end: int, version: str | None) -> tuple[bytes, str]:
+        data, found = self.read(name, start, end), hashlib.sha256(self._file(name)).hexdigest()
+        if version not in (None, found):
+            raise replaced(self.url, name)
+        return data, found
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         def put() -> bool:
             if name in self.files:
@@ -97,22 +105,26 @@ class MemoryStore:
 
 
 class ManualClock:
-    """A clock that advances only when a test advances it."""
+    """A clock that advances only when a test advances it. ``set_by`` sets the wall clock, as an operator does."""
 
     def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
         self.now_ns = now_ns
+        self.offset_ns = 0
 
     def monotonic_ns(self) -> int:
         return self.now_ns
 
     def epoch_ms(self) -> int:
-        return self.now_ns // 1_000_000
+        return self.epoch_ns() // 1_000_000
 
     def epoch_ns(self) -> int:
-        return self.now_ns
+        return self.now_ns + self.offset_ns
 
     def advance(self, seconds: float) -> None:
         self.now_ns += int(seconds * 1e9)
+
+    def set_by(self, seconds: float) -> None:
+        self.offset_ns += int(seconds * 1e9)
 
 
 def payloads(count: int, seed: int = 1, most: int = 3000, first: int = 0) -> list[bytes]:
@@ -132,16 +144,16 @@ class Station:
         self.sent: list[bytes] = []
 
     def send(self, sent: list[bytes]) -> None:
-        record(self.writer, self.stream, sent, time_ns=self.clock.now_ns)
+        record(self.writer, self.stream, sent, time_ns=self.clock.epoch_ns())
         self.sent += sent
 
     def send_part(self, payload: bytes) -> Callable[[], None]:
         """Record the first frame of a fragmented message; return a function that records the remaining frames."""
         (_, run), *_ = list(self.stream.runs([payload]))
-        self.writer.write(memoryview(run)[:1408], self.clock.now_ns)
+        self.writer.write(memoryview(run)[:1408], self.clock.epoch_ns())
 
         def rest() -> None:
-            self.writer.write(memoryview(run)[1408:], self.clock.now_ns)
+            self.writer.write(memoryview(run)[1408:], self.clock.epoch_ns())
             self.sent.append(payload)
 
         return rest

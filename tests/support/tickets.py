@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def has_entry(sessions: SessionCache, name: str) -> bool:
-    query = "SELECT count(*) FROM entry WHERE name = ?"
-    return bool(sessions._store._database.execute(query, (name.encode(),)).fetchone()[0])
+    names = sessions._store._database.execute("SELECT name FROM entry").fetchall()
+    return any(entry[0].startswith(name.encode()) for entry in names)
 
 
 def has_ticket(sessions: SessionCache, backend: str, origin: str) -> bool:
-    return has_entry(sessions, f"{backend} {origin}")
+    return has_entry(sessions, f"ticket {backend} {origin} ")
 
 
 def has_token(sessions: SessionCache, origin: str) -> bool:

@@ -58,6 +58,8 @@ def leave_linux() -> None:
     is_directory, exists = os.path.isdir, os.path.exists
     os.path.isdir = lambda path: not is_hidden(path) and is_directory(path)
     os.path.exists = lambda path: not is_hidden(path) and exists(path)
+    if hasattr(os, "process_cpu_count"):  # since Python 3.13; defined by what the system has
+        os.process_cpu_count = os.cpu_count
     sys.platform = "darwin"
 
 

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.tickets import has_ticket
 from tests.support.waiting import settle, soon, until
 
 from mainstem import aqueduct, bymux
@@ -253,7 +254,7 @@ async def test_early_data_goes_to_the_address_that_answered_before(
         with silent_udp(server.port):
             async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
                 await connection.headers()
-                await until(lambda: sessions._store.find(f"{backend} localhost:{server.port}".encode()) is not None)
+                await until(lambda: has_ticket(sessions, backend, f"localhost:{server.port}"))
             connection = await aqueduct.aio.connect("localhost", server.port, early=True, **options)
             assert not connection._runner.established.done()
             assert connection.peer_address == (SECOND, server.port)

@@ -187,19 +187,32 @@ def test_a_response_without_a_request_is_rejected(hosts: Hosts, port: int) -> No
     for channel in (control, f"{control}|response-correlation-id=12345"):
         with pytest.raises(RegistrationError, match="response-correlation-id"):
             hosts.near.add_publication(channel, 1001)
-    with pytest.raises(RegistrationError, match="does not identify a network subscription"):
+    with pytest.raises(RegistrationError, match="unable to find response subscription for response-correlation-id="):
         hosts.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}|response-correlation-id=12345", 1001)
 
 
 def test_a_wildcard_port_comes_from_the_range(port: int) -> None:
-    with Hosts(receiver_wildcard_port_range=f"{port} {port + 1}") as hosts:
+    with Hosts(receiver_wildcard_port_range=f"{port} {port + 2}") as hosts:
+        manual = hosts.far.add_subscription("aeron:udp?control-mode=manual", 1002)
+        manual.add_destination(f"aeron:udp?endpoint={HOST}:0")
         first, second = (hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:0", 1001) for _ in range(2))
-        assert {first.local_addresses[0], second.local_addresses[0]} == {f"{HOST}:{port}", f"{HOST}:{port + 1}"}
-        with pytest.raises(RegistrationError, match="no free port"):
+        found = {each.local_addresses[0] for each in (manual, first, second)}
+        assert found == {f"{HOST}:{port + each}" for each in range(3)}
+        with pytest.raises(RegistrationError, match="no available ports in range"):
             hosts.far.add_subscription(f"aeron:udp?endpoint={HOST}:0", 1001)
         publication = hosts.near.add_publication(f"aeron:udp?endpoint={second.local_addresses[0]}", 1001)
         hosts.until(lambda: publication.is_connected)
         hosts.deliver(publication, [second], messages=20)
+
+
+def test_only_a_control_port_of_a_publication_comes_from_the_range(port: int) -> None:
+    with Hosts(sender_wildcard_port_range=f"{port} {port}") as hosts:
+        plain = [hosts.near.add_publication(f"aeron:udp?endpoint={HOST}:{port + each}", 1001) for each in (1, 2)]
+        assert f"{HOST}:{port}" not in [each.local_addresses[0] for each in plain]
+        channel = f"aeron:udp?control={HOST}:0|control-mode=dynamic"
+        assert hosts.near.add_publication(channel, 1001).local_addresses == [f"{HOST}:{port}"]
+        with pytest.raises(RegistrationError, match="no available ports in range"):
+            hosts.near.add_publication(channel, 1001)
 
 
 def test_sessions_of_a_stream_are_limited(port: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.scripted_archive import SESSION, ScriptedArchive, error, nothing, ok
-from tests.support.waiting import wait_for
+from tests.support.waiting import until, wait_for
 
 import mainstem
 from mainstem import MediaDriver, archive
@@ -531,17 +531,82 @@ def test_a_replay_keeps_its_client_open(aeron: mainstem.Aeron) -> None:
         subscription.close()
 
 
-def test_a_replay_that_is_stopped_ends_while_its_archive_lives(aeron: mainstem.Aeron) -> None:
+def test_a_replay_ends_in_order_where_its_archive_says_that_the_recording_stopped(aeron: mainstem.Aeron) -> None:
     with session(aeron, ReplayRequest=Replay.accept) as (served, client):
-        for end in ("close", "revoke"):
+        for end, stop in (("close", 192), ("close", 256), ("revoke", 192)):
+            served.answers = dict(served.answers) | {"StopPositionRequest": ok(-1)}
             with client.replay(1, "aeron:ipc", 1002) as subscription:
                 replay = Replay(aeron, 3)
                 messages = subscription.messages(timeout=30.0)
                 assert [next(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+                served.answers = dict(served.answers) | {"StopPositionRequest": ok(stop)}
                 getattr(replay.publication, end)()
-                assert list(messages) == []
-                assert served.names[-1] == "StartPositionRequest"
-                assert list(subscription.messages(timeout=30.0)) == []
+                if (end, stop) == ("close", 192):
+                    assert list(messages) == []
+                    assert served.names[-2:] == ["StartPositionRequest", "StopPositionRequest"]
+                    assert list(subscription.messages(timeout=30.0)) == []
+                    continue
+                for _ in range(2):
+                    with pytest.raises(ConnectionLost) as caught:
+                        list(subscription.messages(timeout=30.0))
+                    assert caught.value.position == 192
+                    assert caught.value.end == (256 if end == "close" else None)
+
+
+def test_a_replay_whose_recording_is_gone_at_its_end_is_an_error(aeron: mainstem.Aeron) -> None:
+    with (
+        session(aeron, ReplayRequest=Replay.accept) as (served, client),
+        client.replay(1, "aeron:ipc", 1002) as subscription,
+    ):
+        replay = Replay(aeron, 3)
+        served.answers = dict(served.answers) | {"StopPositionRequest": error(5, "unknown recording id: 1")}
+        replay.publication.close()
+        with pytest.raises(
+            ConnectionLost, match=r"at position 192, before its end: .*unknown recording id: 1"
+        ) as caught:
+            list(subscription.messages(timeout=30.0))
+        assert caught.value.position == 192
+
+
+@pytest.mark.parametrize("name", ["stop_replay", "stop_all_replays", "stop_all_replays of the recording"])
+def test_a_replay_that_its_own_client_stops_ends_in_order(aeron: mainstem.Aeron, name: str) -> None:
+    answers = {"StopReplayRequest": ok(), "StopAllReplaysRequest": ok()}
+    with (
+        session(aeron, ReplayRequest=Replay.accept, **answers) as (served, client),
+        client.replay(1, "aeron:ipc", 1002) as subscription,
+    ):
+        replay = Replay(aeron, 3)
+        client.stop_replay((1 << 32 | replay.session_id) + 1)
+        client.stop_all_replays(2)
+        served.answers = dict(served.answers) | dict.fromkeys(answers, error(13, "not authorized"))
+        with pytest.raises(ArchiveError):
+            client.stop_all_replays()
+        messages = subscription.messages(timeout=30.0)
+        assert [next(messages) for _ in range(3)] == [b"0", b"1", b"2"]
+        replay.publication.revoke()
+        with pytest.raises(ConnectionLost):
+            next(messages)
+        served.answers = dict(served.answers) | answers
+        if name == "stop_replay":
+            client.stop_replay(1 << 32 | replay.session_id)
+        else:
+            client.stop_all_replays(*([1] if "recording" in name else []))
+        assert list(subscription.messages(timeout=30.0)) == []
+
+
+def test_a_late_error_ends_a_replay_that_never_came_even_if_somebody_else_reads_the_events(
+    aeron: mainstem.Aeron,
+) -> None:
+    with (
+        session(aeron, ReplayRequest=Replay.accept) as (served, client),
+        client.replay(1, "aeron:ipc", 1002) as subscription,
+    ):
+        request = served.received[-1]
+        values = {"relevant_id": 0, "code": 1, "version": 0, "error_message": "no subscriber connected within 5 s"}
+        served.say("ControlResponse", correlation_id=request.correlation_id, **values)
+        assert "no subscriber" in str(next(client.events(timeout=30.0)))
+        with pytest.raises(ArchiveError, match=r"^replay of recording 1 ended before it began: the archive"):
+            list(subscription)
 
 
 def test_the_late_error_of_a_replay_ends_its_iterator(aeron: mainstem.Aeron) -> None:
@@ -618,7 +683,8 @@ async def test_the_end_of_a_replay_for_asyncio(directory: str) -> None:
                     assert [await anext(messages) for _ in range(3)] == [b"0", b"1", b"2"]
                     if not is_lost:
                         replay.publication.revoke()
-                        assert [each async for each in messages] == []
+                        with pytest.raises(ConnectionLost, match="the archive stopped it; replay again") as caught:
+                            await anext(messages)
                         continue
                     served.hang_up()
                     replay.publication.close()
@@ -667,6 +733,67 @@ def test_a_client_that_is_dropped_open_warns_and_ends_its_session(directory: str
             gc.collect()
         wait_for(lambda: served.names[-1] == "CloseSessionRequest")
         wait_for(lambda: "mainstem-archive-client" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_a_replay_that_is_dropped_with_its_client_warns_and_ends_both(aeron: mainstem.Aeron) -> None:
+    with ScriptedArchive(aeron.directory, ReplayRequest=Replay.accept) as served:
+        client: Any = archive.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron)
+        subscription: Any = client.replay(1, "aeron:ipc", 1002)
+        replay = Replay(aeron, 3)
+        messages: Any = subscription.messages(timeout=30.0)
+        assert next(messages) == b"0"
+        with pytest.warns(ResourceWarning) as caught:  # noqa: PT031 - the collector has to run
+            del messages, subscription, client
+            gc.collect()
+        texts = sorted(str(each.message) for each in caught)
+        assert ["Subscription" in texts[0], "archive.Client" in texts[1]] == [True, True], texts
+        wait_for(lambda: served.names[-1] == "CloseSessionRequest")
+        wait_for(lambda: not replay.publication.is_connected)
+        wait_for(lambda: aeron.stats().subscriptions == ())
+        replay.publication.close()
+
+
+@pytest.mark.parametrize("owns_aeron", [True, False])
+async def test_a_replay_that_is_dropped_with_its_client_for_asyncio(directory: str, owns_aeron: bool) -> None:
+    with ScriptedArchive(directory, ReplayRequest=Replay.accept) as served, mainstem.connect(directory) as near:
+        async with mainstem.aio.connect(directory) as aeron:
+            where: Any = {"directory": directory} if owns_aeron else {"aeron": aeron}
+            client: Any = await archive.aio.connect("aeron:ipc", stream_id=served.stream_id, **where)
+            subscription: Any = await client.replay(1, "aeron:ipc", 1002)
+            replay = await asyncio.to_thread(Replay, near, 3)
+            messages: Any = subscription.messages(timeout=30.0)
+            assert await anext(messages) == b"0"
+            await messages.aclose()
+            with pytest.warns(ResourceWarning) as caught:  # noqa: PT031 - the collector has to run
+                del messages, subscription, client
+                gc.collect()
+            assert sorted("archive.Client" in str(each.message) for each in caught) == [False, True]
+            await until(lambda: served.names[-1] == "CloseSessionRequest")
+            await until(lambda: not replay.publication.is_connected)
+            await until(lambda: aeron.stats().subscriptions == ())
+
+
+def test_a_merge_that_is_dropped_warns_and_stops_its_replay(aeron: mainstem.Aeron) -> None:
+    answers: dict[str, Answer] = {
+        "ListRecordingRequest": lambda _: [descriptor(7)],
+        "ReplayRequest": ok(5 << 32 | 1),
+        "StopReplayRequest": ok(),
+    }
+    with (
+        session(aeron, **answers) as (served, client),
+        aeron.add_subscription("aeron:udp?control-mode=manual", 1001) as subscription,
+    ):
+        where = "aeron:udp?endpoint=localhost:0", "aeron:udp?endpoint=localhost:0|control=localhost:1"
+        unread: Any = client.replay_merge(subscription, 7, *where)
+        merge: Any = client.replay_merge(subscription, 7, *where)
+        while merge._replay_id is None:
+            assert merge.poll_bytes() == []
+        with pytest.warns(ResourceWarning, match="ReplayMerge of recording 7") as caught:  # noqa: PT031 - as above
+            del merge, unread
+            gc.collect()
+        assert len(caught) == 1
+        wait_for(lambda: served.names[-1] == "StopReplayRequest")
+        assert served.received[-1].replay_session_id == 5 << 32 | 1
 
 
 async def test_the_same_client_for_asyncio(directory: str) -> None:

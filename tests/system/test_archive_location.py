@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tests.support.ports import free_port
+from tests.support.recorded import has_stopped, recorded_position
 from tests.support.waiting import STALL_S, StallTimeout, wait_for
 
 import mainstem
@@ -61,11 +63,12 @@ def payload(number: int) -> bytes:
 
 def record(aeron: mainstem.Aeron, stream_id: int = 1001, count: int = COUNT) -> None:
     with archive.connect("aeron:ipc", aeron=aeron) as client:
+        recording_id = len(list(client.list_recordings()))
         client.start_recording("aeron:ipc", stream_id, auto_stop=True)
         with aeron.add_exclusive_publication(CHANNEL, stream_id) as publication:
             for number in range(count):
                 publication.send(payload(number), timeout=STALL_S)
-        wait_for(lambda: list(client.list_recordings())[-1].stop_position > 0)
+        wait_for(lambda: has_stopped(client, recording_id))
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +136,54 @@ def test_a_driver_is_started_where_none_runs(served: Served, monkeypatch: pytest
         assert recordings[0].archive._aeron.directory == served.driver.directory  # type: ignore[attr-defined]
 
 
+def test_a_query_goes_on_in_a_recording_that_another_session_extends(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from mainstem.spark.sources.options import parse_options
+    from mainstem.spark.sources.recording import RecordingStreamReader
+
+    with MediaDriver.launch() as driver:
+        made = Served(tmp_path / "archive", driver)
+        places = [(made.url, made.options()), (str(made.path), {})]
+        offsets: list[Any] = [None] * len(places)
+        sent: list[bytes] = []
+
+        def check() -> None:
+            for number, (location, options) in enumerate(places):
+                # Each time a restarted query.
+                stream = RecordingStreamReader(parse_options({"path": location, **options}), {"payload": False})
+                begin = offsets[number] or stream.initialOffset()
+                end = offsets[number] = json.loads(json.dumps(stream.latestOffset(begin, ReadAllAvailable())))
+                parts = stream.partitions(begin, end)
+                found = [row["payload"] for part in parts for batch in stream.read(part) for row in batch.to_pylist()]
+                stream.stop()
+                assert found == sent
+
+        with (
+            closing(made.server),
+            mainstem.connect(driver.directory) as aeron,
+            archive.connect("aeron:ipc", aeron=aeron) as client,
+        ):
+            for run in range(3):
+                stream_id, channel = 1009, CHANNEL
+                if run == 0:
+                    client.start_recording("aeron:ipc", stream_id, auto_stop=True)
+                else:
+                    channel = archive.extension_channel(CHANNEL, client.list_recording(0))
+                    client.extend_recording(0, "aeron:ipc", stream_id, auto_stop=True)
+                with aeron.add_exclusive_publication(channel, stream_id) as publication:
+                    sent = [b"%d/%d" % (run, number) * 20 for number in range(100)]
+                    for payload in sent:
+                        publication.send(payload, timeout=STALL_S)
+                    wait_for(lambda: recorded_position(client, 0) == publication.position)
+                    if run == 1:  # while it is extended, and otherwise after that
+                        check()
+                wait_for(lambda: client.list_recording(0).stop_position > 0)
+                if run != 1:
+                    check()
+
+
 def test_a_reader_that_stops_early_leaves_no_replay(served: Served) -> None:
     with open_recordings(served.url, served.options()) as recordings:
         for _ in range(30):  # more than the archive's limit of concurrent replays
@@ -196,7 +247,7 @@ def test_reading_continues_when_the_archive_restarts(served: Served) -> None:
 
 def start_process(path: Path, directory: str, port: int) -> subprocess.Popen[str]:
     """Start ``mainstem archive``. After a kill, it cannot use the directory until the previous process's mark expires."""
-    line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(path), "--aeron-dir", directory]
+    line = [sys.executable, "-m", "mainstem", "archive", "--archive-dir", str(path), "--dir", directory]
     line += ["--control", f"aeron:udp?endpoint=localhost:{port}", "--set", "segment_file_length=128k"]
     stall = StallTimeout("the archive starts")
     while True:
@@ -250,6 +301,53 @@ def test_recordings_that_are_gone_or_cut_are_errors_of_the_recording(tmp_path: P
             client.purge_recording(0)
             with pytest.raises(RecordingError, match="unknown recording"):
                 list(messages(reader, SEGMENT, end))
+        served.server.close()
+
+
+def test_a_recording_that_is_truncated_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    with MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:
+        served = Served(tmp_path, driver)
+        record(aeron)
+        with (
+            open_recordings(served.url, served.options()) as recordings,
+            archive.connect("aeron:ipc", aeron=aeron) as client,
+        ):
+            reader = recordings[0]
+            end = reader.end_position()
+            found = batches(reader, 0, end, column_mask=COLUMN_POSITION, rows=10)
+            rows = next(found)[1]
+            # Whatever somebody else stops is replayed again from where the reader is.
+            client.stop_all_replays()
+            rows += next(found)[1]
+            client.truncate_recording(0, 4 * SEGMENT)
+            with pytest.raises(RecordingError, match=f"recording 0.*position={4 * SEGMENT}") as caught:
+                rows += sum(each[1] for each in found)
+            assert 20 <= rows < COUNT, caught.value
+        served.server.close()
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_a_persistent_subscription_reports_that_its_recording_was_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_remote: bool
+) -> None:
+    monkeypatch.setattr(history, "ROWS_PER_BATCH", 10)
+    with MediaDriver.launch() as driver, mainstem.connect(driver.directory) as aeron:
+        served = Served(tmp_path, driver)
+        record(aeron)
+        where: dict[str, Any] = {"recordings": tmp_path}
+        if is_remote:
+            where = {"recordings": served.url, "options": {"timeout": "30"}}
+        with (
+            aeron.add_persistent_subscription("aeron:ipc", 1001, **where) as late,
+            archive.connect("aeron:ipc", aeron=aeron) as client,
+        ):
+            received: list[bytes] = []
+            wait_for(lambda: received.extend(late.poll_bytes(10)) or received)
+            client.truncate_recording(0, 4 * SEGMENT)
+            with pytest.raises(RecordingError, match=f"{4 * SEGMENT}"):
+                wait_for(lambda: received.extend(late.poll_bytes(10)), progress=lambda: len(received))
+            assert received == [payload(number) for number in range(len(received))]
+            assert len(received) < COUNT
         served.server.close()
 
 

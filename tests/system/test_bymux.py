@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.waiting import STALL_S, soon, until
 
-from mainstem import bymux
+from mainstem import bymux, errors
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 from mainstem.mux.transports import KERNEL_LOW_WATER, RECEIVE_HIGH_WATER, WRITE_HIGH_WATER, SocketTransport
@@ -92,8 +92,9 @@ async def test_readexactly_reports_the_partial_bytes_at_the_end(connection: bymu
         stream.write(b"abcdef")
         stream.finish()
         assert await stream.readexactly(4) == b"abcd"
-        with pytest.raises(asyncio.IncompleteReadError) as caught:
+        with pytest.raises(errors.IncompleteRead, match="ended after 2 of 4 bytes") as caught:
             await stream.readexactly(4)
+        assert isinstance(caught.value, asyncio.IncompleteReadError)
         assert caught.value.partial == b"ef"
         assert stream.at_eof()
 
@@ -164,6 +165,67 @@ async def test_either_end_may_create_streams() -> None:
         await bymux.aio.connect("127.0.0.1", listener.port, handler=echo),
     ):
         await soon(done.wait())
+
+
+@pytest.mark.parametrize("outcome", ["returns", "raises", "aborts", "closes", "allows streams"])
+async def test_streams_wait_until_on_connection_has_accepted_the_connection(outcome: str) -> None:
+    served: list[int] = []
+    greeted, decide = asyncio.Event(), asyncio.Event()
+
+    async def greet(connection: bymux.aio.Connection) -> None:
+        greeted.set()
+        await decide.wait()
+        if outcome == "raises":
+            raise ValueError("not this one")
+        if outcome == "aborts":
+            connection.abort()
+        elif outcome == "closes":
+            await connection.close()
+        elif outcome == "allows streams":
+            connection.allow_streams(1)
+            await asyncio.Event().wait()
+
+    async def handler(stream: bymux.aio.Stream) -> None:
+        served.append(stream.id)
+        await echo(stream)
+
+    async with (
+        bymux.aio.serve(handler, "127.0.0.1", 0, on_connection=greet) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
+    ):
+        exchanges = [asyncio.ensure_future(exchange(connection, b"%d" % index)) for index in range(3)]
+        await soon(greeted.wait())
+        # The server has received the streams.
+        await until(lambda: listener.stats().unread_bytes == 3)
+        assert not served
+        decide.set()
+        results = await soon(asyncio.gather(*exchanges, return_exceptions=True))
+        if outcome in ("returns", "allows streams"):
+            assert results == [b"0", b"1", b"2"]
+        else:
+            assert all(isinstance(result, MainstemError) for result in results)
+            assert not served
+
+
+async def test_a_server_that_shuts_down_aborts_streams_that_wait_for_on_connection() -> None:
+    greeted, decide = asyncio.Event(), asyncio.Event()
+
+    async def greet(_: bymux.aio.Connection) -> None:
+        greeted.set()
+        await decide.wait()
+
+    async with (
+        bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
+    ):
+        waiting = asyncio.ensure_future(exchange(connection, b"tide"))
+        await soon(greeted.wait())
+        await until(lambda: listener.stats().unread_bytes == 4)
+        closing = asyncio.ensure_future(listener.shutdown())
+        with pytest.raises(MainstemError):
+            await soon(waiting)
+        decide.set()
+        await soon(closing)
 
 
 async def test_streams_without_a_handler_wait_to_be_accepted() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import socket
 import threading
@@ -12,10 +14,11 @@ import pytest
 from tests.support.waiting import STALL_S, wait_for
 
 from mainstem import bymux
-from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
+from mainstem.errors import Aborted, ClosedError, ConfigurationError, ConnectionLost, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.system
 
@@ -231,6 +234,32 @@ def test_on_connection_and_the_streams_of_a_client() -> None:
         assert isinstance(refused.error, ConnectionLost)
 
 
+def test_streams_wait_until_a_blocking_on_connection_returns() -> None:
+    greeted, decide = threading.Event(), threading.Event()
+    served: list[int] = []
+
+    def greet(_: bymux.Connection) -> None:
+        greeted.set()
+        decide.wait(STALL_S)
+
+    def handler(stream: bymux.Stream) -> None:
+        served.append(stream.id)
+        echo(stream)
+
+    with (
+        bymux.serve(handler, "127.0.0.1", 0, on_connection=greet) as server,
+        bymux.connect("127.0.0.1", server.port) as connection,
+        connection.open_stream() as stream,
+    ):
+        stream.write(b"tide")
+        stream.finish()
+        assert greeted.wait(STALL_S)
+        wait_for(lambda: server.stats().unread_bytes == 4)
+        assert not served
+        decide.set()
+        assert stream.read(-1, timeout=STALL_S) == b"tide"
+
+
 def socket_pair() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     here, there = socket.socketpair()
     return (here, here), (there, there)
@@ -256,10 +285,58 @@ def test_attaches_to_sockets_and_pipes(make: Callable[[], Any]) -> None:
     wait_for(lambda: len(os.listdir("/proc/self/fd")) == before)
 
 
-def test_attach_rejects_a_socket_with_a_pipe() -> None:
+def test_attach_rejects_two_sockets() -> None:
     (here, _), (there, _) = socket_pair()
-    with here, there, pytest.raises(ValueError, match="a socket is both reader and writer"):
+    with here, there, pytest.raises(ConfigurationError, match="a socket is both reader and writer"):
         bymux.attach(here, there, role=bymux.Role.PROACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [(5, "5 has no open file descriptor"), (io.BytesIO(), "no open file descriptor"), ("a", "'a' has no")],
+    ids=["number", "bytes", "text"],
+)
+def test_attach_rejects_what_is_neither_a_socket_nor_a_pipe(end: Any, reason: str, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as open_files:
+        ends = [open_files.enter_context(file) for pair in pipes() for file in pair]
+        datagrams = open_files.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        file = open_files.enter_context((tmp_path / "file").open("wb"))
+        for pair, why in (
+            ((ends[0], end), reason),
+            ((end, end), reason),
+            ((datagrams, datagrams), "one connected stream socket twice"),
+            ((ends[0], file), "is neither a socket nor a pipe"),
+        ):
+            with pytest.raises(ConfigurationError, match=why):
+                bymux.attach(*pair, role=bymux.Role.PROACTIVE)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["after", "during the call"])
+def test_a_closed_connection_has_no_more_streams(is_waiting: bool) -> None:
+    with bymux.serve(echo, "127.0.0.1", 0) as server:
+        connection = bymux.connect("127.0.0.1", server.port)
+        accepted: list[Any] = []
+        accepting = threading.Thread(target=lambda: accepted.append(connection.accept_stream()))
+        if is_waiting:
+            accepting.start()
+            time.sleep(0.05)
+            connection.close()
+        else:
+            connection.close()
+            accepting.start()
+        wait_for(lambda: not accepting.is_alive())
+        assert accepted == [None]
+        assert list(connection.streams()) == []
+
+
+def test_a_broken_connection_raises_its_error_when_streams_are_accepted_even_once_it_is_closed() -> None:
+    with bymux.serve(echo, "127.0.0.1", 0) as server:
+        connection = bymux.connect("127.0.0.1", server.port)
+        server.close()
+    for _ in range(2):
+        with pytest.raises(ConnectionLost):
+            connection.accept_stream()
+        connection.close()
 
 
 def test_heartbeats_are_on_by_default_and_detect_a_dead_peer() -> None:

@@ -27,6 +27,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, until
 
 from mainstem import MediaDriver, aqueduct, bymux
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
@@ -212,7 +213,7 @@ class Pipe:
 
     def offer(self, buffer: bytes) -> int:
         if len(self.messages) >= 8:
-            return -1
+            return OfferStatus.BACK_PRESSURED
         self.messages.append(bytes(buffer))
         return len(buffer)
 

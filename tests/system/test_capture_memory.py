@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +47,15 @@ def test_five_times_the_capture_takes_the_same_memory(tmp_path: Path) -> None:
     many, peak = reading(large)
     assert many == pytest.approx(5 * few, rel=0.01)
     assert peak < usual + SLACK_KIB
+
+
+@pytest.mark.parametrize("record", [0, 0x7FFFFFFF], ids=["empty packets", "a packet of 2 GiB"])
+def test_a_compressed_file_that_becomes_huge_takes_the_same_memory(tmp_path: Path, record: int) -> None:
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<IIII", 0, 0, record, record)
+    peaks = []
+    for size in (8 << 20, 24 << 20):
+        path = tmp_path / f"{size}.pcap.gz"
+        path.write_bytes(gzip.compress(head + bytes(size)))
+        assert path.stat().st_size < size // 500
+        peaks.append(reading(path)[1])
+    assert peaks[1] < peaks[0] + (12 << 10)  # in KiB: less than the 16 MiB that the file has more

@@ -55,6 +55,48 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
+@pytest.mark.parametrize("read", [1, 3])
+def test_a_client_learns_that_the_handler_left_messages_unread(aeron: Aeron, port: int, read: int) -> None:
+    may_end = threading.Event()
+
+    def handler(duologue: Duologue) -> None:
+        for _ in range(read):
+            duologue.receive(timeout=STALL_S)
+        assert may_end.wait(STALL_S)
+
+    with serve(handler, **serving(port), aeron=aeron):
+        client = connect(**calling(port), aeron=aeron)
+        for number in range(3):
+            client.send(b"%d" % number, timeout=STALL_S)
+        may_end.set()
+        with pytest.raises(ClosedError, match="ended the duologue"):
+            client.receive(timeout=STALL_S)
+        assert client.error is None  # the server has sent everything
+        if read == 3:
+            client.close(timeout=STALL_S)
+        else:
+            with pytest.raises(Aborted, match="without reading the last 2 of 3 messages"):
+                client.close(timeout=STALL_S)
+
+
+async def test_a_task_learns_that_the_handler_left_messages_unread(aeron: Aeron, port: int) -> None:
+    may_end = asyncio.Event()
+
+    async def handler(duologue: aio.Duologue) -> None:
+        await duologue.receive(timeout=STALL_S)
+        await may_end.wait()
+
+    async with aio.serve(handler, **serving(port), aeron=aeron):
+        client = await aio.connect(**calling(port), aeron=aeron)
+        await client.send(b"read", timeout=STALL_S)
+        await client.send(b"unread", timeout=STALL_S)
+        may_end.set()
+        with pytest.raises(ClosedError, match="ended the duologue"):
+            await client.receive(timeout=STALL_S)
+        with pytest.raises(Aborted, match="without reading the last 1 of 2 messages"):
+            await client.close(timeout=STALL_S)
+
+
 def test_server_and_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 

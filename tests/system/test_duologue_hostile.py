@@ -26,7 +26,7 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import Client, Server, ServerKey, Settings, connect, serve
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
+from mainstem.errors import ClosedError, ConnectRefused, MainstemError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,9 +252,11 @@ def test_a_client_that_never_joins_frees_its_slot() -> None:
 
 def test_a_client_that_joins_and_stays_silent_is_disconnected() -> None:
     with house(idle_timeout=6.0) as made:
-        with join(made):
-            wait_for(lambda: made.latency_s(1) and made.held() == (4, 2))
-            wait_for(lambda: made.latency_s(1) and made.held() == (2, 1))
+        client = join(made)
+        wait_for(lambda: made.latency_s(1) and made.held() == (4, 2))
+        wait_for(lambda: made.latency_s(1) and made.held() == (2, 1))
+        with pytest.raises(ConnectRefused, match="idle for too long"):
+            client.close()
         made.settled("a silent client")
 
 

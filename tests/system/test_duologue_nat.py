@@ -79,7 +79,7 @@ def test_the_guides_second_version_works_through_nat(nat: Nat, tmp_path: Path, e
             timeout=STALL_S,
         )
         serve, ask = ["--encrypt", str(tmp_path / "key")], ["--encrypt", made.stdout.strip()]
-    server = nat.start(nat.server, *TAKE_2, "serve", SERVER, *serve, env=ENV)
+    server = nat.start(nat.server, *TAKE_2, "serve", SERVER, "--insecure", *serve, env=ENV)
     try:
         ready(server, "serving echoes")
         client = nat.start(

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
@@ -78,3 +79,83 @@ def test_a_forked_child_closes_nothing_of_its_parent(threads: bool, name: str, t
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STALL_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "still here\n", "")
     assert not os.path.exists(directory)
+
+
+DUOLOGUE = """
+import asyncio, os, sys
+import mainstem
+from mainstem import duologue
+from mainstem.duologue import aio
+from mainstem.errors import ClosedError
+
+def refused(call, *arguments):
+    try:
+        result = call(*arguments)
+    except ClosedError as error:
+        assert "parent of this process" in str(error), error
+    else:
+        raise AssertionError(f"{{call}} returned {{result!r}}")
+
+def in_child(use):
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            use()
+            code = 7
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+def use(end):
+    for call in (lambda: end.send("x"), end.receive, lambda: end.try_send("x"), end.poll, lambda: list(end)):
+        refused(call)
+    assert end.closed
+    end.close()
+    end.abort()
+
+def handler(end):
+    for message in end:
+        in_child(lambda: use(end))
+        end.send(message)
+
+def use_server():
+    refused(server.wait)
+    assert server.closed
+    server.shutdown()
+    server.close()
+    server.abort()
+
+def use_aio(end):
+    loop = asyncio.new_event_loop()
+    async def iterate():
+        return [message async for message in end]
+    for coroutine_function in (lambda: end.send("x"), end.receive, iterate):
+        refused(lambda: loop.run_until_complete(coroutine_function()))
+    assert end.closed
+    loop.run_until_complete(end.close())
+    end.abort()
+    loop.close()
+
+async def ask():
+    async with aio.connect("127.0.0.1", {port}, directory=driver.directory) as end:
+        in_child(lambda: use_aio(end))
+        await end.send("asyncio")
+        return await end.receive()
+
+with mainstem.MediaDriver.launch({directory!r}, dir_delete_on_shutdown=True) as driver:
+    with duologue.serve(handler, "127.0.0.1", {port}, base_port={port} + 2, directory=driver.directory) as server:
+        with duologue.connect("127.0.0.1", {port}, directory=driver.directory) as client:
+            in_child(lambda: use(client))
+            in_child(use_server)
+            client.send("blocking")
+            print(client.receive(), asyncio.run(ask()))
+"""
+
+
+def test_a_forked_child_leaves_duologues_to_its_parent(tmp_path: Path) -> None:
+    code = DUOLOGUE.format(directory=str(tmp_path / "driver"), port=free_port(20))
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STALL_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'blocking' b'asyncio'\n", "")

@@ -318,3 +318,11 @@ async def test_session_stats_count_passed_and_queued_bytes() -> None:
         await until(lambda: session.stats().unread_bytes == 4)
         assert await session.read(-1) == b"tide"
         assert session.stats() == jmux.StreamStats(bytes_sent=4, bytes_received=4, unsent_bytes=0, unread_bytes=0)
+
+
+async def test_completed_sessions_are_not_counted_as_streams() -> None:
+    async with jmux.serve(echo) as listener, jmux.connect("127.0.0.1", listener.port) as client:
+        for _ in range(3):
+            assert await asyncio.gather(*(client.request(b"tide") for _ in range(4))) == [b"tide"] * 4
+            await until(lambda: listener.stats().streams == 0)
+            await until(lambda: client.stats().streams == 0)

@@ -7,9 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.waiting import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until, wait_for
 
 from mainstem import bymux
+from mainstem import jmux as jmux_blocking
+from mainstem.errors import MainstemError
 from mainstem.jmux import aio as jmux
 
 pytestmark = pytest.mark.system
@@ -111,3 +113,51 @@ async def test_closing_a_server_cancels_handlers_whose_streams_have_ended() -> N
     assert not cancelled.is_set()
     await listener.close()
     assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
+async def test_a_handler_can_shut_down_its_own_server(protocol: Any) -> None:
+    ended = asyncio.get_running_loop().create_future()
+
+    async def stop(stream: Any) -> None:
+        await stream.read(1)
+        try:
+            await server.shutdown()
+        except BaseException as error:
+            ended.set_exception(error)
+            raise
+        ended.set_result(server.closed)
+
+    server = await protocol.serve(stop, "127.0.0.1", 0)
+    client = await protocol.connect("127.0.0.1", server.port)
+    stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
+    stream.write(b"x")
+    assert await soon(ended)
+    with pytest.raises(MainstemError):
+        await soon(stream.read(-1))
+    await client.close()
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux_blocking], ids=["bymux", "jmux"])
+def test_a_handler_in_a_thread_can_shut_down_its_own_server(protocol: Any) -> None:
+    outcomes: list[BaseException | bool] = []
+
+    def stop(stream: Any) -> None:
+        stream.read(1)
+        try:
+            server.shutdown()
+        except BaseException as error:
+            outcomes.append(error)
+            raise
+        outcomes.append(server.closed)
+
+    server = protocol.serve(stop, "127.0.0.1", 0)
+    with protocol.connect("127.0.0.1", server.port) as client:
+        stream = (client.open_stream if protocol is bymux else client.open_session)()
+        stream.write(b"x")
+        wait_for(lambda: outcomes)
+        assert outcomes == [True]
+        with pytest.raises(MainstemError):
+            stream.read(-1)
+        stream.abort()
+    server.close()

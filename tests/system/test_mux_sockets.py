@@ -8,12 +8,14 @@ import logging
 import os
 import resource
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.cancellation import descriptors
 from tests.support.endings import entered, run
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_for
 
 from mainstem import bymux, jmux
 from mainstem.aqueduct import make_certificates
@@ -76,6 +78,52 @@ async def test_a_server_listens_on_the_sockets_that_it_is_given(family: Any, blo
                 async with entered(blocks, client):
                     assert await ask(family, client, blocks) == b"tide"
     assert all(each.fileno() == -1 for each in (*shared, local))
+
+
+@FAMILIES
+@EACH
+@pytest.mark.parametrize("is_abstract", [False, True], ids=["file", "abstract"])
+@pytest.mark.parametrize("kind", [str, bytes])
+async def test_a_unix_socket_has_a_path_and_no_port(
+    family: Any, blocks: bool, is_abstract: bool, kind: type, tmp_path: Path
+) -> None:
+    package = family if blocks else family.aio
+    text = f"\0mainstem-{tmp_path}" if is_abstract else str(tmp_path / "mux.sock")
+    path = text if kind is str else text.encode()
+    async with entered(blocks, await run(blocks, lambda: package.serve(handler(blocks), path=path))) as server:
+        assert server.port is None
+        assert repr(text.replace("\0", "@"))[1:-1] in repr(server)
+        async with entered(blocks, await run(blocks, lambda: package.connect(path=path))) as client:
+            assert repr(text.replace("\0", "@"))[1:-1] in repr(client)
+            assert await ask(family, client, blocks) == b"tide"
+
+
+AT_EXIT = """
+import atexit, sys
+from mainstem import bymux, jmux
+
+def send():
+    if sys.argv[1] == "bymux":
+        with bymux.connect("localhost", int(sys.argv[2])) as connection, connection.open_stream() as stream:
+            stream.write(b"last")
+    else:
+        with jmux.connect("localhost", int(sys.argv[2])) as client:
+            client.request(b"last")
+
+atexit.register(send)
+"""
+
+
+@FAMILIES
+def test_a_host_name_is_resolved_while_the_interpreter_exits(family: Any) -> None:
+    received: list[bytes] = []
+    with family.serve(lambda stream: received.append(stream.read(-1)), "127.0.0.1", 0) as server:
+        name = family.__name__.rpartition(".")[2]
+        ended = subprocess.run(
+            [sys.executable, "-c", AT_EXIT, name, str(server.port)], capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")
+        wait_for(lambda: received == [b"last"])
 
 
 @FAMILIES

@@ -12,9 +12,12 @@ from tests.support.waiting import STALL_S
 
 from mainstem import bymux, jmux
 from mainstem.aqueduct import make_certificates
-from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.errors import ConfigurationError, ConnectionLost, MainstemError, RemoteProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -97,3 +100,94 @@ def test_unusable_certificate_files_are_rejected_with_the_reason(
     if "client_ca" not in wrong:
         with pytest.raises(ConfigurationError, match=reason):
             family.serve(handler(blocks=True), "127.0.0.1", 0, **wrong)
+
+
+@FAMILIES
+@EACH
+async def test_an_invalid_context_is_a_mistake_of_the_caller(family: Any, blocks: bool) -> None:
+    package = family if blocks else family.aio
+    for context, reason in (("tls", "must be an ssl.SSLContext"), (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "kind")):
+        with pytest.raises(ConfigurationError, match=reason):
+            await run(blocks, lambda context=context: package.connect("127.0.0.1", 1, ssl=context))
+    with pytest.raises(ConfigurationError, match="there is no TLS"):
+        await run(blocks, lambda: package.connect("127.0.0.1", 1, server_hostname="localhost"))
+    for context, reason in ((True, "needs a certificate"), (ssl.create_default_context(), "kind")):
+        with pytest.raises(ConfigurationError, match=reason):
+            await run(blocks, lambda context=context: package.serve(handler(blocks), "127.0.0.1", 0, ssl=context))
+
+
+@FAMILIES
+@EACH
+async def test_ssl_true_makes_a_default_context(
+    family: Any, blocks: bool, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = family if blocks else family.aio
+    with_files = {"certificate": files.certificate, "key": files.key, "ssl": True}
+    async with entered(
+        blocks, await run(blocks, lambda: package.serve(handler(blocks), "localhost", 0, **with_files))
+    ) as server:
+        with pytest.raises(ConnectionLost, match="not trusted"):
+            await run(blocks, lambda: package.connect("localhost", server.port, ssl=True))
+        monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))  # the system's authorities
+        async with entered(
+            blocks, await run(blocks, lambda: package.connect("localhost", server.port, ssl=True))
+        ) as client:
+            assert await ask(family, client, blocks) == b"None"
+
+
+TRANSPORTS = pytest.mark.parametrize("is_unix", [False, True], ids=["tcp", "unix"])
+
+
+def places(is_unix: bool, tmp_path: Path) -> tuple[dict[str, Any], Callable[[Any], dict[str, Any]]]:
+    """Return where a server listens, and a function that returns where clients find it."""
+    if is_unix:
+        return {"path": str(tmp_path / "socket")}, lambda _: {"path": str(tmp_path / "socket")}
+    return {"host": "localhost", "port": 0}, lambda server: {"host": "localhost", "port": server.port}
+
+
+@FAMILIES
+@EACH
+@TRANSPORTS
+async def test_a_tls_client_is_told_that_the_server_is_plain(
+    family: Any, blocks: bool, is_unix: bool, files: CertificateFiles, tmp_path: Path
+) -> None:
+    package = family if blocks else family.aio
+    listen, where = places(is_unix, tmp_path)
+    serving = await run(blocks, lambda: package.serve(handler(blocks), **listen))
+    async with entered(blocks, serving) as server:
+        for tls in ({"ssl": True, "server_hostname": "localhost"}, {"ca": files.ca, "server_hostname": "localhost"}):
+            with pytest.raises(RemoteProtocolError, match="the peer does not use TLS") as caught:
+                await run(blocks, lambda tls=tls: package.connect(**where(server), **tls))
+            assert not caught.value.may_retry
+
+
+@FAMILIES
+@EACH
+@TRANSPORTS
+async def test_a_plain_client_is_told_that_the_server_uses_tls(
+    family: Any, blocks: bool, is_unix: bool, files: CertificateFiles, tmp_path: Path
+) -> None:
+    package = family if blocks else family.aio
+    listen, where = places(is_unix, tmp_path)
+    tls = {"certificate": files.certificate, "key": files.key, "handshake_timeout": None}
+
+    async def write(place: dict[str, Any], **limits: Any) -> None:
+        async with entered(blocks, await run(blocks, lambda: package.connect(**place, **limits))) as client:
+            await ask(family, client, blocks)
+
+    async def only_read(place: dict[str, Any], **limits: Any) -> None:
+        async with entered(blocks, await run(blocks, lambda: package.connect(**place, **limits))) as client:
+            await run(blocks, client.accept_stream)
+
+    serving = await run(blocks, lambda: package.serve(handler(blocks), **listen, **tls))
+    async with asyncio.timeout(STALL_S), entered(blocks, serving) as server:
+        attempts = [write(where(server))]
+        if family is bymux:
+            # One that has announced how many streams the server may open, and one that has sent nothing.
+            attempts += [only_read(where(server)), only_read(where(server), peer_streams=0)]
+        for attempt in attempts:
+            with pytest.raises(
+                RemoteProtocolError, match="TLS alert, because it uses TLS: connect with ssl=True"
+            ) as caught:
+                await attempt
+            assert (caught.value.may_retry, caught.value.rule) == (False, "tls")

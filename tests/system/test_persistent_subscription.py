@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 import time
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import TIMEOUT_S, wait_for
-from tests.support.waiting import StallTimeout
+from tests.support.waiting import StallTimeout, until
 
 from mainstem import Aeron, MediaDriver, aio
+from mainstem.errors import Timeout
 from mainstem.recording import Recorder
 
 if TYPE_CHECKING:
@@ -145,3 +147,30 @@ def test_a_cancelled_reader_loses_nothing(
     publisher.finished.set()  # type: ignore[attr-defined]
     publisher.join(TIMEOUT_S)
     assert received == [payload(number) for number in range(MESSAGES)]
+
+
+def test_a_persistent_subscription_that_is_dropped_warns_and_is_closed(driver: MediaDriver, tmp_path: Path) -> None:
+    Recorder(tmp_path).close()
+    with Aeron.connect(driver.directory) as aeron:
+        subscription = aeron.add_persistent_subscription("aeron:ipc", 1001, recordings=tmp_path)
+        assert len(aeron.stats().subscriptions) == 1
+        with pytest.warns(ResourceWarning, match="<PersistentSubscription aeron:ipc stream 1001> was not closed"):  # noqa: PT031
+            del subscription
+            gc.collect()
+        assert aeron.stats().subscriptions == ()
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+async def test_a_persistent_subscription_that_is_dropped_for_asyncio(
+    driver: MediaDriver, tmp_path: Path, is_reading: bool
+) -> None:
+    Recorder(tmp_path).close()
+    async with aio.connect(driver.directory) as aeron:
+        subscription = await aeron.add_persistent_subscription("aeron:ipc", 1001, recordings=tmp_path)
+        if is_reading:
+            with pytest.raises(Timeout):
+                await anext(subscription.messages(timeout=0))
+        with pytest.warns(ResourceWarning, match="<PersistentSubscription aeron:ipc stream 1001> was not closed"):  # noqa: PT031
+            del subscription
+            gc.collect()
+        await until(lambda: aeron.stats().subscriptions == ())

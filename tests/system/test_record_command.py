@@ -37,6 +37,7 @@ def recorded(path: Path) -> list[bytes]:
 @pytest.mark.parametrize("is_spy", [False, True], ids=["subscriber", "spy"])
 def test_an_aeron_stream_is_recorded_until_its_publisher_ends(is_spy: bool, tmp_path: Path) -> None:
     channel = f"aeron:udp?endpoint=localhost:{free_port()}|ssc=true" if is_spy else "aeron:ipc"
+    (tmp_path / "9223372036854775807-0.rec").touch()  # not the recorder's
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         subscribed = f"aeron-spy:{channel}" if is_spy else channel
         arguments = command(subscribed, "--stream", 1001, "--out", tmp_path, "--exit-at-end", "--dir", driver.directory)

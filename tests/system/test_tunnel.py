@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.broken_link import TO_CLIENT, TO_SERVER, WAYS, Break, BrokenLink
 from tests.support.case_selection import long_after
 from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import bymux, jmux
 from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem.bymux import tunnel
 from mainstem.bymux.tunnel import (
     CONTROL_STREAM,
     Address,
@@ -447,6 +449,86 @@ def test_a_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(check_token(file.read_bytes().strip())) >= 32
     assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it never overwrites
+
+
+async def test_a_target_sees_a_reset_if_the_connection_to_it_is_given_up() -> None:
+    seen: list[bytes | None] = []
+    accepted = 0
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        try:
+            seen.append(await reader.read(-1))
+        except ConnectionError:
+            seen.append(None)
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        to = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        for turns in range(12):
+            connecting = asyncio.ensure_future(open_connection(to))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            try:
+                _, writer = await connecting
+            except asyncio.CancelledError:
+                continue
+            reset(writer)
+        await until(lambda: accepted > 0 and len(seen) == accepted)
+    assert set(seen) == {None}
+
+
+@pytest.mark.parametrize("count", long_after(1, [3, 30]))
+async def test_a_tunnel_that_breaks_anywhere_cuts_no_transfer_short(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel, "PING_INTERVAL_S", 0.2)
+    monkeypatch.setattr(tunnel, "PING_TIMEOUT_S", 0.2)
+    for number in range(count):
+        rng = random.Random(f"tunnel {number}")
+        after = rng.randrange(rng.choice((40, 3000, 60_000)))
+        broken = Break(WAYS[number % len(WAYS)], rng.choice((TO_SERVER, TO_CLIENT)), after)
+        request = rng.randbytes(rng.randrange(1, 60_000))
+        received, answer = await soon(over_broken_tunnel(broken, request))
+        example = f"{broken}, a request of {len(request)} bytes"
+        assert set(received) <= {None, request}, example
+        assert answer is None or right(request, answer), example
+
+
+async def over_broken_tunnel(broken: Break, request: bytes) -> tuple[list[bytes | None], bytes | None]:
+    """Return what targets received in order, and the response that the client received in order; None is a reset."""
+    received: list[bytes | None] = []
+    accepted = 0
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        data: bytes | None = None
+        try:
+            data = await reader.read(-1)
+            writer.write(hashlib.sha256(data).digest() + data)
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            received.append(data)
+            writer.close()
+
+    answer: bytes | None = None
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as far:
+        to = Address("127.0.0.1", far.sockets[0].getsockname()[1])
+        async with TunnelServer(to) as server:
+            await server.start(LOOPBACK)
+            async with BrokenLink(("127.0.0.1", server.port), ("127.0.0.1", 0), broken) as link:
+                with contextlib.suppress(ConnectionError, MainstemError):
+                    async with TunnelClient(Address("127.0.0.1", link.port)) as client:
+                        await client.start(LOOPBACK)
+                        answer = await ask(client.port, request)
+        await until(lambda: len(received) == accepted)
+    return received, answer
 
 
 async def test_a_broken_tunnel_reconnects(target: Address) -> None:

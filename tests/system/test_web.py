@@ -92,6 +92,12 @@ async def test_the_state_has_drivers_streams_and_reasons(directory: str) -> None
         ("GET", "/v1/state", {"Host": "tides.example"}, 421),
         ("GET", "/", {"Host": "localhost"}, 200),
         ("HEAD", "/", {}, 200),
+        ("HEAD", "/v1/state", {}, 200),
+        ("HEAD", "/v1/events", {}, 200),
+        ("HEAD", "/v1/nope", {}, 404),
+        ("GET", "http://127.0.0.1/v1/state", {"Host": "tides.example"}, 200),
+        ("GET", "http://tides.example/v1/state", {}, 421),
+        ("GET", "/v1/state", {"Content-Length": "5"}, 413),
     ],
 )
 async def test_requests_for_private_files_are_rejected(
@@ -132,8 +138,26 @@ async def test_each_sample_is_an_event_and_browsers_are_bounded(
             await asyncio.sleep(0.05)
 
 
+async def test_silent_connections_and_bad_requests_keep_no_one_out_and_fill_no_log(
+    directory: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with LiveServer([directory], "127.0.0.1", 0, interval=OFTEN) as server:
+        address = urlsplit(server.url)
+        silent = []
+        for number in range(300):
+            _, writer = await asyncio.open_connection(address.hostname, address.port)
+            writer.write(b"GET / HTTP/1.1\r\nX: " if number % 2 else b"secret\x1b[2J: x\r\n\r\n")
+            silent.append(writer)
+        assert (await asyncio.to_thread(request, server.url, path="/v1/state"))[0] == 200
+        for writer in silent:
+            writer.close()
+    assert "secret" not in caplog.text
+    assert "\x1b" not in caplog.text
+    assert len(caplog.records) <= 3
+
+
 def test_listening_beyond_loopback_must_be_requested() -> None:
-    with pytest.raises(ConfigurationError, match="this page has no password"):
+    with pytest.raises(ConfigurationError, match="this has no password"):
         LiveServer([], "0.0.0.0", 0)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainstem.errors import RemoteProtocolError
 from mainstem.message_keys import (
-    EPOCH_BITS,
+    KEY_MASK,
     MAX_PARTITIONS,
     MAX_ROWS,
     Deduplicator,
@@ -17,20 +17,43 @@ from mainstem.message_keys import (
     framed,
 )
 
+EPOCHS, PARTITIONS, ROWS = st.integers(0, KEY_MASK), st.integers(0, MAX_PARTITIONS - 1), st.integers(0, MAX_ROWS - 1)
 
-@given(
-    st.integers(0, (1 << EPOCH_BITS) - 1), st.integers(0, MAX_PARTITIONS - 1), st.integers(0, MAX_ROWS - 1), st.binary()
-)
+
+@given(EPOCHS, PARTITIONS, ROWS, st.binary())
 def test_a_key_is_read_from_a_reserved_value_or_a_payload(epoch: int, partition: int, row: int, payload: bytes) -> None:
     key = MessageKey(epoch, partition, row)
-    assert 0 <= key.reserved_value() < 1 << 63
-    assert MessageKey.of_reserved_value(key.reserved_value()) == key
+    value = key.reserved_value()
+    assert 0 <= value < 1 << 63
+    again = MessageKey.of_reserved_value(value)
+    assert again.reserved_value() == value
+    repeats = Deduplicator()
+    assert (repeats.is_new(key), repeats.is_new(again)) == (True, False)
     assert MessageKey.decode(key.encode() + payload) == key
 
 
+@given(EPOCHS, st.integers(1, 50_000_000), PARTITIONS, PARTITIONS, ROWS, ROWS)
+def test_successive_writes_share_no_key(
+    epoch: int, later: int, partition: int, other: int, row: int, another: int
+) -> None:
+    values = {MessageKey(epoch, partition, row).reserved_value()}
+    values.add(MessageKey((epoch + later) & KEY_MASK, other, another).reserved_value())
+    assert len(values) == 2
+
+
+def test_the_starts_of_successive_writes_are_a_write_apart() -> None:
+    # The closest pairs of a sequence that the golden ratio spreads are Fibonacci numbers apart.
+    number, following = 1, 2
+    while number < 50_000_000:
+        start = MessageKey(number, 0, 0).reserved_value()
+        assert min(start, KEY_MASK + 1 - start) >= MAX_PARTITIONS * MAX_ROWS
+        number, following = following, number + following
+
+
 def test_a_key_without_room_raises() -> None:
-    with pytest.raises(ValueError, match="has room for"):
-        MessageKey(0, 0, MAX_ROWS).reserved_value()
+    for key in (MessageKey(0, 0, MAX_ROWS), MessageKey(0, MAX_PARTITIONS, 0), MessageKey(KEY_MASK + 1, 0, 0)):
+        with pytest.raises(ValueError, match="has room for"):
+            key.reserved_value()
     with pytest.raises(RemoteProtocolError, match="no key"):
         MessageKey.decode(b"short")
 
@@ -48,6 +71,12 @@ def test_each_message_is_accepted_once_and_in_order_despite_resends(rng: random.
                 if repeats.is_new(key):
                     taken.append(key)
     assert taken == [MessageKey(*source, row) for source, size in sizes.items() for row in range(size)]
+
+
+def test_a_retry_after_a_loss_brings_only_what_is_missing() -> None:
+    repeats = Deduplicator()
+    assert [row for row in (0, 1, 4, 5) if repeats.is_new(MessageKey(1, 0, row))] == [0, 1, 4, 5]
+    assert [row for row in range(8) if repeats.is_new(MessageKey(1, 0, row))] == [2, 3, 6, 7]
 
 
 def test_a_filter_forgets_the_oldest_keys() -> None:

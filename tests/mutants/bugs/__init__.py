@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.mutants.bugs import channels, logs, receiver, recordings, sender, streams
+from tests.mutants.bugs import channels, endings, logs, receiver, recordings, sender, streams
 
 if TYPE_CHECKING:
     from tests.mutants.bug import Bug
@@ -16,4 +16,5 @@ BUGS: tuple[Bug, ...] = (
     *streams.BUGS,
     *channels.BUGS,
     *recordings.BUGS,
+    *endings.BUGS,
 )

@@ -45,4 +45,12 @@ BUGS = (
         new="                for half in entry.links[1:]:\n",
         finder=Simulator(scenarios=("aqueduct",)),
     ),
+    Bug(
+        name="Aqueduct: a lost connection ends its receivers in order",
+        harm="a reader takes what arrived before the loss for everything",
+        file="aqueduct/state.py",
+        old="        RECEIVER_TABLE[_receiver_state, _J.DISCONNECT] = _R.DISCONNECTED\n",
+        new="        RECEIVER_TABLE[_receiver_state, _J.DISCONNECT] = _R.FINISHED\n",
+        finder=Simulator(scenarios=("aqueduct",)),
+    ),
 )

@@ -60,6 +60,12 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+def drop_all(objects: list[Any]) -> None:
+    """Drop the only references to some objects."""
+    objects.clear()
+    gc.collect()
+
+
 def respond(connection: Connection) -> None:
     for message in connection.receiver:
         (sender,) = message.attachments
@@ -376,6 +382,47 @@ def test_a_dropped_connection_warns_and_is_closed(start: Any, connect: Any) -> N
             gc.collect()
         assert [each.category for each in caught] == [ResourceWarning]
         wait_until(lambda: not server.connections)
+
+
+def test_a_dropped_connection_is_closed_once_it_has_no_channels(start: Any, connect: Any) -> None:
+    ended = threading.Event()
+
+    def respond_until_the_end(connection: Connection) -> None:
+        respond(connection)
+        connection.wait_closed()
+        ended.set()
+
+    with start(respond_until_the_end, drain_timeout=STALL_S) as server:
+        connections = [connect(server)]
+        sender = connections[0].sender
+        with pytest.warns(ResourceWarning, match="<Connection to .*, open> was dropped"):
+            drop_all(connections)
+        there, here = oneshot()
+        sender.send(Message(b"tide", [there]))
+        assert here.receive(timeout=STALL_S) == b"echo tide"
+        del there, here
+        sender.finish()
+        assert ended.wait(STALL_S)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+def test_a_dropped_server_warns_and_stops_serving(backend: str, start: Any, connect: Any) -> None:
+    servers = [start(respond, backend=backend)]
+    port = servers[0].port
+    with connect(servers[0], backend=backend) as connection:
+        connection.headers()
+        with pytest.warns(ResourceWarning, match=f"<Server on UDP port {port}, 1 connections> was dropped"):
+            drop_all(servers)
+        connection.wait_closed(timeout=STALL_S)
+
+    def is_free() -> bool:
+        try:
+            start(respond, port=port).close()
+        except OSError:
+            return False
+        return True
+
+    wait_until(is_free)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -54,7 +54,7 @@ async def serving(certificates: CertificateFiles, rounds: Rounds, backend: str) 
 async def ask(connection: Connection) -> Any:
     respond, response = aqueduct.aio.oneshot()
     await connection.sender.send(aqueduct.Message(b"there", [respond]))
-    return await asyncio.wait_for(response.receive(), 5)
+    return await soon(response.receive())
 
 
 @pytest.mark.parametrize("client", ["qh3", "aioquic"])

@@ -19,6 +19,7 @@ from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, SessionCache
 from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel, oneshot
 from mainstem.aqueduct.observe import FrameLog, dump_log
+from mainstem.aqueduct.quic.tickets import ticket_name
 from mainstem.errors import (
     Aborted,
     BackPressured,
@@ -352,6 +353,7 @@ async def test_data_sent_with_a_ticket_is_in_the_first_flight(
     certificates: CertificateFiles, backend: str, tmp_path: Path
 ) -> None:
     sessions = SessionCache(tmp_path / "client.db")
+    settings = aqueduct.Settings(ca=certificates.ca, backend=backend)
     early = []
     previous = ""
     for attempt in range(3):
@@ -363,7 +365,7 @@ async def test_data_sent_with_a_ticket_is_in_the_first_flight(
         async with serving:
             origin = f"localhost:{serving.port}"
             if attempt:
-                _move(sessions, backend, previous, origin)
+                _move(sessions, settings, previous, origin)
             previous = origin
             async with aqueduct.aio.connect(
                 "localhost", serving.port, ca=certificates.ca, backend=backend, sessions=sessions, early=True
@@ -378,11 +380,12 @@ async def test_data_sent_with_a_ticket_is_in_the_first_flight(
     sessions.close()
 
 
-def _move(sessions: SessionCache, backend: str, old: str, new: str) -> None:
+def _move(sessions: SessionCache, settings: aqueduct.Settings, old: str, new: str) -> None:
     """Make a ticket for one port valid for another, since the restarted server has another port."""
-    text = sessions._store.take(f"{backend} {old}".encode())
+    before, after = (ticket_name(settings, origin=each, server_name="localhost").encode() for each in (old, new))
+    text = sessions._store.take(before)
     assert text is not None
-    sessions._store.put(f"{backend} {new}".encode(), text)
+    sessions._store.put(after, text)
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -684,3 +687,25 @@ async def test_frame_logs_of_both_sides_match(certificates: CertificateFiles, tm
         assert heard
         assert set(heard) <= set(sent)
     assert any("echo gauge" in text for arrow, text in told["client"] if arrow == "<")
+
+
+@pytest.mark.parametrize("client", ["qh3", "aioquic"])
+@pytest.mark.parametrize("server", ["qh3", "aioquic"])
+async def test_an_expired_certificate_is_called_expired_on_both_sides(
+    server: str, client: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = aqueduct.make_certificates(tmp_path, days=0)
+    # Certificates count in seconds.
+    await asyncio.sleep(1.1)
+
+    async def handler(connection: Connection) -> None:
+        await connection.wait_closed()
+
+    serving = aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key, backend=server)
+    async with serving as listener:
+        with pytest.raises(ConnectionLost, match=r"the TLS handshake failed: .*; it expired at \d{4}-\d\d-\d\d "):
+            await aqueduct.aio.connect("localhost", listener.port, ca=files.ca, backend=client)
+        await until(lambda: "the TLS handshake failed" in caplog.text)
+    (record,) = [each for each in caplog.records if each.name == "mainstem.aqueduct"]
+    assert record.levelname == "WARNING"
+    assert "127.0.0.1:" in record.getMessage() or "::1:" in record.getMessage()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +14,9 @@ from mainstem import aqueduct
 from mainstem.aqueduct import Message, ServerTickets, SessionCache
 from mainstem.aqueduct.aio import Connection, oneshot
 from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.quic.tickets import ticket_name
 from mainstem.aqueduct.settings import Settings
+from mainstem.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +167,8 @@ async def test_a_replayed_ticket_opens_nothing(certificates: CertificateFiles, b
         async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
             await ask(connection, b"a full handshake")
             await completed(connection, sessions, f"localhost:{serving.port}", backend)
-        name = f"{backend} localhost:{serving.port}".encode()
+        trusting = Settings(ca=certificates.ca, backend=backend)
+        name = ticket_name(trusting, origin=f"localhost:{serving.port}", server_name="localhost").encode()
         ticket = sessions._store.take(name)
         assert ticket is not None
         while sessions._store.take(name) is not None:
@@ -252,7 +257,8 @@ async def test_a_ticket_used_before_a_crash_stays_used_after_the_restart(
             tickets=stores[-1],
         )
         port = serving.port
-        name = f"{backend} localhost:{port}".encode()
+        trusting = Settings(ca=certificates.ca, backend=backend)
+        name = ticket_name(trusting, origin=f"localhost:{port}", server_name="localhost").encode()
         if ticket is not None:
             sessions._store.put(name, ticket)
         async with (
@@ -270,3 +276,122 @@ async def test_a_ticket_used_before_a_crash_stays_used_after_the_restart(
     sessions.close()
     for store in stores:
         store.close()
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+@pytest.mark.parametrize(
+    "change",
+    [{"max_streams": 64}, {"stream_window": 1 << 16}, {"connection_window": 1 << 20}, {"backend": ""}],
+    ids=lambda change: next(iter(change)),
+)
+async def test_tickets_of_a_server_with_other_settings_are_ignored(
+    certificates: CertificateFiles, backend: str, early: bool, change: dict[str, Any]
+) -> None:
+    pem = {"certificate": certificates.certificate, "key": certificates.key}
+    after = {"backend": backend} | change
+    if not after["backend"]:
+        after["backend"] = "aioquic" if backend == "qh3" else "qh3"
+    received = bytearray()
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            received.extend(message)
+
+    tickets, sessions = ServerTickets(), SessionCache()
+    options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions}
+    async with aqueduct.aio.serve(handler, backend=backend, tickets=tickets, **pem) as server:
+        port = server.port
+        async with aqueduct.aio.connect("localhost", port, **options) as connection:
+            await completed(connection, sessions, f"localhost:{port}", backend)
+    async with aqueduct.aio.serve(handler, port=port, tickets=tickets, **pem, **after) as server:
+        for accepted in (False, True):
+            received.clear()
+            async with aqueduct.aio.connect("localhost", port, early=early, **options) as connection:
+                # More than the smaller windows hold.
+                for _ in range(4):
+                    await soon(connection.sender.send(b"x" * 50_000))
+                await soon(connection.sender.send_acknowledged(b"end"))
+                await completed(connection, sessions, f"localhost:{port}", backend)
+                assert connection.early_data_accepted is accepted
+            assert bytes(received) == b"x" * 200_000 + b"end"
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+@pytest.mark.parametrize("first", ["verify", "ca"])
+async def test_a_ticket_never_replaces_verification(
+    certificates: CertificateFiles, tmp_path: Path, backend: str, early: bool, first: str
+) -> None:
+    rogue = aqueduct.make_certificates(tmp_path)
+    before: dict[str, Any] = {"verify": False} if first == "verify" else {"ca": rogue.ca}
+    received: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        received.extend([message async for message in connection.receiver])
+
+    sessions = SessionCache()
+    serving = aqueduct.aio.serve(
+        handler, certificate=rogue.certificate, key=rogue.key, tickets=ServerTickets(), backend=backend
+    )
+    async with serving as server:
+        options: dict[str, Any] = {"backend": backend, "sessions": sessions}
+        async with aqueduct.aio.connect("localhost", server.port, **before, **options) as connection:
+            await completed(connection, sessions, f"localhost:{server.port}", backend)
+        with pytest.raises(ConnectionLost, match="TLS handshake failed"):
+            async with aqueduct.aio.connect(
+                "localhost", server.port, ca=certificates.ca, early=early, **options
+            ) as connection:
+                await connection.sender.send_acknowledged(b"secret")
+        assert not received
+        # With the same settings, the ticket is used.
+        async with aqueduct.aio.connect("localhost", server.port, early=early, **before, **options) as connection:
+            await soon(connection.sender.send_acknowledged(b"tide"))
+            assert connection.peer_certificate is None
+
+
+def test_a_ticket_is_stored_under_all_that_decided_its_authentication(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one.pem", "other.pem")]
+    for file in files:
+        file.write_text(file.name)
+    base = Settings(ca=files[0], certificate=files[0], key=files[0])
+    changed = [
+        *({name: files[1]} for name in ("ca", "certificate", "key")),
+        {"ca": None},
+        {"verify": False},
+        {"alpn": "other"},
+        {"backend": "aioquic"},
+    ]
+    settings = [base, *(replace(base, **change) for change in changed)]
+    names = [ticket_name(each, origin="one:4433", server_name="one") for each in settings]
+    names += [ticket_name(base, origin="other:4433", server_name="one")]
+    names += [ticket_name(base, origin="one:4433", server_name="other")]
+    files[0].write_text("replaced")
+    names += [ticket_name(base, origin="one:4433", server_name="one")]
+    assert len(set(names)) == len(names)
+    assert ticket_name(replace(base, keep_alive=1.0), origin="one:4433", server_name="one") == names[-1]
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_tickets_that_do_not_say_what_they_promise_are_ignored(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    async def handler(connection: Connection) -> None:
+        async for _ in connection.receiver:
+            pass
+
+    tickets, sessions = ServerTickets(), SessionCache()
+    serving = aqueduct.aio.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
+    )
+    async with serving as server:
+        origin = f"localhost:{server.port}"
+        options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions}
+        async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
+            await completed(connection, sessions, origin, backend)
+        database = tickets._store._database
+        for number, text in database.execute("SELECT id, value FROM entry").fetchall():
+            database.execute("UPDATE entry SET value = ? WHERE id = ?", (json.loads(text)["ticket"], number))
+        async with aqueduct.aio.connect("localhost", server.port, early=True, **options) as connection:
+            await soon(connection.sender.send_acknowledged(b"tide"))
+            assert not connection.early_data_accepted

@@ -57,6 +57,9 @@ async def serving(
     return await aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
 
 
+# At least the size of a packet that acknowledges a ping.
+PING_BYTES = 25
+
 # Less than a server's default drain timeout.
 BEFORE_THE_DEFAULT_S = 9.0
 
@@ -83,6 +86,46 @@ async def test_a_handler_is_cancelled_when_its_client_is_lost(certificates: Cert
         assert log.cancelled
         connection.abort()
         await connection.close()
+
+
+@pytest.mark.parametrize("client", ["qh3", "aioquic"])
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_keep_alives_follow_the_shorter_idle_timeout(
+    certificates: CertificateFiles, backend: str, client: str
+) -> None:
+    connections: list[Connection] = []
+
+    async def handler(connection: Connection) -> None:
+        connections.append(connection)
+        await connection.wait_closed()
+
+    def intervals(*ends: Connection) -> list[float]:
+        return [end._runner.adapter.keep_alive for end in ends]
+
+    async with await serving(certificates, handler, backend=backend, idle_timeout=12.0) as server:
+        for times, expected in (
+            ({}, [4.0, 4.0]),
+            ({"idle_timeout": 6.0}, [2.0, 2.0]),
+            ({"keep_alive": 1.0}, [1.0, 4.0]),
+            ({"keep_alive": 0}, [0.0, 4.0]),
+        ):
+            connections.clear()
+            options: dict[str, Any] = {"ca": certificates.ca, "backend": client, **times}
+            async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
+                await until(lambda: connections and connections[0]._runner.adapter.handshake_done)
+                assert intervals(connection, connections[0]) == expected
+
+
+async def test_a_quiet_connection_outlives_a_short_idle_timeout_of_the_peer(certificates: CertificateFiles) -> None:
+    log = Log()
+    async with (
+        await serving(certificates, log.wait_for_ever, idle_timeout=3.0, keep_alive=0) as server,
+        aqueduct.aio.connect("localhost", server.port, ca=certificates.ca) as connection,
+    ):
+        before = connection.stats().bytes_received
+        # Without pings, the server would send nothing and the connection would end.
+        await until(lambda: connection.stats().bytes_received - before > 4 * PING_BYTES or connection.closed)
+        assert not connection.closed
 
 
 async def test_a_handler_has_time_to_read_what_the_client_finished(certificates: CertificateFiles) -> None:

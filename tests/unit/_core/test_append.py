@@ -7,6 +7,7 @@ import pytest
 from tests.unit._core.logs import COMPILED, LAST, UNCOMPILED, Core, Log, T
 
 from mainstem._core import layout
+from mainstem.errors import ConfigurationError, LocalProtocolError
 
 NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3
 CLOSED, MAX_POSITION_EXCEEDED = -4, -5
@@ -93,9 +94,9 @@ def test_parts_become_one_message(core: Core, kind: str):
 def test_refuses_a_message_longer_than_an_eighth_of_a_term(core: Core, kind: str):
     log, publication = opened(core, kind)
     assert publication.max_message_length == 8192
-    with pytest.raises(ValueError, match="8193 bytes is longer than the 8192"):
+    with pytest.raises(ConfigurationError, match="8193 bytes is longer than the 8192"):
         publication.offer(bytes(8193))
-    with pytest.raises(ValueError, match="longer"):
+    with pytest.raises(ConfigurationError, match="longer"):
         publication.offer_many([b"a", bytes(8193)])
     assert log.frames() == []
     assert publication.offer(bytes(8192)) > 0
@@ -251,7 +252,7 @@ def test_readers_see_a_claim_only_after_its_commit(core: Core, kind: str):
     assert log.memory.get_i64(24) == 77
     assert not claim.is_open
     for use in (lambda: claim.view, claim.commit, claim.abort, lambda: claim.reserved_value):
-        with pytest.raises(ValueError, match="not open"):
+        with pytest.raises(LocalProtocolError, match="not open"):
             use()
 
 
@@ -273,10 +274,10 @@ def test_refuses_a_claim_that_one_frame_cannot_hold_or_that_is_still_open(core: 
     _log, publication = opened(core, kind)
     claim = core.append.BufferClaim()
     for length in (-1, 1377):
-        with pytest.raises(ValueError, match="1376"):
+        with pytest.raises(ConfigurationError, match="1376"):
             publication.try_claim(length, claim)
     publication.try_claim(1376, claim)
-    with pytest.raises(ValueError, match="still open"):
+    with pytest.raises(LocalProtocolError, match="still open"):
         publication.try_claim(1, claim)
 
 
@@ -367,7 +368,7 @@ def test_arrow_columns_are_appended_row_by_row(core: Core, kind: str, wide: bool
 )
 def test_refuses_arrow_offsets_that_leave_the_data(core: Core, offsets: list[int], first: int, count: int):
     log, publication = opened(core, "concurrent")
-    with pytest.raises(ValueError):
+    with pytest.raises(ConfigurationError):
         publication.offer_columns(b"onetwothree", array.array("i", offsets), first=first, count=count)
     assert log.frames() == []
 

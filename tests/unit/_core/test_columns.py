@@ -263,6 +263,14 @@ def test_a_copy_stops_before_a_frame_without_room(columns: Any, room: int) -> No
     assert target[: walk.offset] == data[: walk.offset]
 
 
+def test_an_empty_region_may_lie_at_any_address(columns: Any) -> None:
+    memory = memoryview(bytearray(8))
+    for address in range(4):
+        walk = columns.FrameWalk()
+        assert walk.run(memory[address:address], 0, 0) == layout.WALK_AT_LIMIT
+        assert walk.offset == 0
+
+
 def test_offsets_point_at_payloads_without_a_copy(columns: Any) -> None:
     frames = [Frame(bytes([i]) * i) for i in range(20)]
     memory = bytearray(run_of(frames))

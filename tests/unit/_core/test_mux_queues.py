@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("mux.queues"), id="uncompiled")]
 both = pytest.mark.parametrize("module", BOTH)
 
-CHUNKS = st.lists(st.binary(max_size=9000), max_size=8)
+CHUNKS = st.lists(st.binary(max_size=9000), max_size=8) | st.lists(st.binary(max_size=600), max_size=300)
 
 
 @both
@@ -50,7 +51,9 @@ def test_a_truncated_queue_keeps_its_beginning(module: ModuleType, chunks: list[
 
 @both
 @given(
-    chunks=st.lists(st.binary(min_size=1, max_size=2000), max_size=8), reads=st.lists(st.integers(1, 3000), max_size=40)
+    chunks=st.lists(st.binary(min_size=1, max_size=2000), max_size=8)
+    | st.lists(st.binary(min_size=1, max_size=600), max_size=300),
+    reads=st.lists(st.integers(1, 3000), max_size=40),
 )
 def test_a_buffer_returns_the_bytes_that_arrived(module: ModuleType, chunks: list[bytes], reads: list[int]) -> None:
     buffer = module.InBuffer()
@@ -74,6 +77,27 @@ def test_a_buffer_returns_the_bytes_that_arrived(module: ModuleType, chunks: lis
         assert buffer.size == len(whole) - len(got)
     assert got + buffer.read_all() == whole
     assert buffer.clear() == 0
+
+
+@pytest.mark.parametrize("kind", ["InBuffer", "OutQueue"])
+@pytest.mark.parametrize("sizes", [(1,), (2,), (2, 2, 700), (63, 1), (511,)], ids=str)
+def test_small_pieces_take_little_more_memory_than_their_bytes(kind: str, sizes: tuple[int, ...]) -> None:
+    queue = getattr(compiled, kind)()
+    repetitions = (256 << 10) // sum(sizes)
+    before = read = 0
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(repetitions):
+            for size in sizes:
+                queue.append(bytes([number & 0xFF]) * size)
+            if kind == "InBuffer" and number % 10 == 0:
+                read += len(queue.read_some(1))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert queue.size == repetitions * sum(sizes) - read
+    assert after - before < 2 * queue.size + 8192
 
 
 class Member:

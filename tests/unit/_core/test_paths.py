@@ -806,13 +806,27 @@ def test_a_sender_past_its_limit_by_padding_reveals_earlier_loss(core: Modules) 
     assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 0
 
 
-def test_a_heartbeat_a_term_beyond_the_window_is_an_over_run(core: Modules) -> None:
+def test_heartbeats_of_a_sender_that_has_gone_on_without_the_receiver_do_not_keep_the_image_alive(
+    core: Modules,
+) -> None:
     pair = Pair(core)
-    receive(pair, frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0))
+    half = TERM_LENGTH // 2
+    pair.now_ns += MS
+    receive(pair, frame(b"", term_offset=half, length=0))
     assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 0
-    assert pair.receive_path.high_water_mark == TERM_LENGTH // 2
-    receive(pair, frame(b"", term_offset=32, term_id=INITIAL_TERM_ID + 1, length=0))
-    assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == 1
+    assert pair.receive_path.high_water_mark == half
+    alive_ns = pair.receive_path.last_packet_ns
+    assert alive_ns == pair.now_ns
+    # A position inside a term, one that no padding reaches from the window, and one that ends the stream.
+    for over_runs, (term, offset, flags) in enumerate(
+        [(0, half + 32, 0xC0), (1, 0, 0xC0), (0, half + 64, 0xE0)], start=1
+    ):
+        pair.now_ns += MS
+        receive(pair, frame(b"", term_offset=offset, term_id=INITIAL_TERM_ID + term, length=0, flags=flags))
+        assert pair.value(SystemCounter.FLOW_CONTROL_OVER_RUNS) == over_runs
+    assert pair.value(SystemCounter.HEARTBEATS_RECEIVED) == 1
+    assert pair.receive_path.last_packet_ns == alive_ns
+    assert pair.receive_path.end_of_stream_position < 0
 
 
 def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:

@@ -11,6 +11,7 @@ from tests.support.waiting import StallTimeout, wait_for
 from tests.unit._core.logs import COMPILED, POSITION, UNCOMPILED, Core, Log, T
 
 from mainstem._core import layout
+from mainstem.errors import LocalProtocolError
 
 ABORT, BREAK, COMMIT, CONTINUE = 1, 2, 3, 4
 
@@ -73,7 +74,7 @@ def test_a_fragment_is_not_valid_after_the_call(log: Log):
     assert len(kept[0]) == 0
     assert repr(kept[0]) == "<Fragment, no longer valid>"
     for use in (lambda f: bytes(f), lambda f: f.view, lambda f: f.position, lambda f: f[0], lambda f: f.session_id):
-        with pytest.raises(ValueError, match="valid only inside the call"):
+        with pytest.raises(LocalProtocolError, match="valid only inside the call"):
             use(kept[0])
 
 
@@ -148,7 +149,7 @@ def test_the_position_moves_past_what_the_handler_raised_on(log: Log):
 def test_a_poll_inside_its_own_handler_is_refused(log: Log):
     log.concurrent().offer_many([b"a", b"b"])
     image = log.image()
-    with pytest.raises(RuntimeError, match="polled already"):
+    with pytest.raises(LocalProtocolError, match="polled already"):
         image.poll(lambda f: image.poll(Bag()))
     assert image.poll(Bag()) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.aeron.admission import SourceFilter, networks
+from mainstem.aeron.admission import RateLimit, SourceFilter, networks
 from mainstem.errors import ConfigurationError
 
 
@@ -58,3 +58,11 @@ def test_a_text_that_names_no_network_is_refused() -> None:
     assert networks(" 192.0.2.0/24, 2001:db8::1 ") == ["192.0.2.0/24", "2001:db8::1"]
     with pytest.raises(ConfigurationError, match=r"192\.0\.2\.0/33"):
         networks("192.0.2.0/33")
+
+
+def test_a_token_that_is_given_back_can_be_taken_again() -> None:
+    limit = RateLimit(1.0, 2)
+    assert [limit.take("a", 0) for _ in range(3)] == [True, True, False]
+    limit.give_back("a")
+    limit.give_back("unknown")
+    assert [limit.take("a", 0) for _ in range(2)] == [True, False]

@@ -115,10 +115,10 @@ def test_every_parameter_that_is_read_is_tried():
 @pytest.mark.parametrize(
     ("marked", "reason"),
     [
-        ("^", "begins with aeron:udp or aeron:ipc"),
-        ("^udp://localhost:1", "begins with"),
-        ("aeron-spy:^udp?endpoint=a:1", "begins with"),
-        ("aeron:^tcp?endpoint=a:1", "medium 'tcp'"),
+        ("^", "Aeron URIs must start with 'aeron:'"),
+        ("^udp://localhost:1", "begin with aeron:udp or aeron:ipc"),
+        ("aeron-spy:^udp?endpoint=a:1", "begin with aeron:udp or aeron:ipc"),
+        ("aeron:^tcp?endpoint=a:1", "unknown media: 'tcp'"),
         ("aeron:^udp", "needs parameters"),
         ("aeron:udp?endpoint=a:1|^|mtu=64", "'' is not a parameter"),
         ("aeron:udp?^endpoint|mtu=64", "'endpoint' is not a parameter"),
@@ -187,9 +187,9 @@ def test_an_invalid_value_is_reported_with_its_position_when_read(marked, name, 
 
 
 def test_a_uri_that_is_too_long_is_refused():
-    with pytest.raises(ChannelUriError, match="4096 bytes exceed the maximum of 4095"):
+    with pytest.raises(ChannelUriError, match=r"URI length \(4096\) exceeds max supported length \(4095\)"):
         ChannelUri.parse("aeron:ipc?alias=" + "x" * 4080)
-    with pytest.raises(ChannelUriError, match="4096 bytes"):
+    with pytest.raises(ChannelUriError, match=r"URI length \(4096\)"):
         ChannelUri.parse("aeron:ipc?alias=" + "\u00e9" * 2040)
     assert ChannelUri.parse("aeron:ipc?alias=" + "x" * 4079).values["alias"] == "x" * 4079
 
@@ -219,9 +219,9 @@ def test_an_empty_last_value_counts_as_missing():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("aeron:udp?mtu=64", "needs an endpoint"),
-        ("aeron:udp?control-mode=auto", "needs an endpoint"),
-        ("aeron:udp?control-mode=dynamic|endpoint=a:1", "control-mode=dynamic needs a control address"),
+        ("aeron:udp?mtu=64", "must specify an endpoint"),
+        ("aeron:udp?control-mode=auto", "must specify an endpoint"),
+        ("aeron:udp?control-mode=dynamic|endpoint=a:1", "explicit control expected with dynamic control mode"),
     ],
 )
 def test_a_network_channel_shows_its_address(text, reason):
@@ -233,9 +233,9 @@ def test_a_network_channel_shows_its_address(text, reason):
 
 @pytest.mark.parametrize("key", ["mtu=64", "rcv-wnd=64k", "so-rcvbuf=1m", "so-sndbuf=x", "response-correlation-id=3"])
 def test_a_destination_carries_nothing_of_the_whole_channel(key):
-    with pytest.raises(ChannelUriError, match="not to one destination"):
+    with pytest.raises(ChannelUriError, match="destinations must not contain the key: "):
         ChannelUri.parse(UDP + key).check_destination()
-    with pytest.raises(ChannelUriError, match="response channel"):
+    with pytest.raises(ChannelUriError, match="destinations may not specify control-mode=response"):
         ChannelUri.parse("aeron:udp?control=a:1|control-mode=response").check_destination()
 
 

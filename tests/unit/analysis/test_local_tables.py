@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -130,3 +132,27 @@ def test_neither_spark_nor_java_is_started_or_imported(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STALL_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["naks"] == 1
+
+
+def test_without_a_clock_the_tables_are_the_same_in_1970(tmp_path: Path) -> None:
+    frames, found = to_arrow(everything()).drop_columns(["ttl"]), []
+    (tmp_path / "frames").mkdir()
+    for first_s in (1_700_000_000, 0):
+        # Everything has the time at which the device was turned on.
+        packets = [link(packet, 1) for packet in one_stream(lost=True)]
+        records = (struct.pack("<IIII", first_s, 0, len(packet), len(packet)) + packet for packet in packets)
+        (tmp_path / "a.pcap").write_bytes(pcap([]) + b"".join(records))
+        times = pa.repeat(pa.scalar(first_s * 10**9, frames.schema.field("time_ns").type), frames.num_rows)
+        of_time = frames.set_column(frames.column_names.index("time_ns"), "time_ns", times)
+        pq.write_table(of_time, tmp_path / "frames" / "0.parquet")
+        inputs = (str(tmp_path / "a.pcap"), str(tmp_path / "frames"))
+        options = AnalyzeOptions(inputs=inputs, out=tmp_path / f"{first_s}")
+        summary = analyze_here(options).summary
+        assert (summary.first_ns, summary.duration_ns) == (first_s * 10**9, 0)
+        rows = {name: pq.read_table(options.tables / name).to_pylist() for name in sorted(OF_FRAMES)}
+        for row in chain(*rows.values()):
+            # A time is there or not.
+            row |= {name: value is None for name, value in row.items() if name.endswith(("time", "_ns"))}
+        found.append(rows)
+    assert found[0] == found[1]
+    assert "repaired" in {row["status"] for row in found[1]["gaps"]}

@@ -14,8 +14,10 @@ from tests.support.archive_server import CHANNEL, CONTROL, RunningArchive
 from tests.support.many_recordings import make_recordings
 
 from mainstem.archive.messages import TYPES, ResponseCode, encode
-from mainstem.archive.server.conductor import MAX_SESSIONS_OF_IMAGE
+from mainstem.archive.server import Accept, Challenge, Reject
 from mainstem.archive.server.control_session import MAX_TEXT_LENGTH
+from mainstem.archive.server.refusals import unexpected
+from mainstem.archive.server.sessions import MAX_SESSIONS_OF_IMAGE
 from mainstem.errors import ArchiveErrorCode
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from mainstem.archive.messages import MessageType
 
 NS_PER_MS = 1_000_000
+OPEN_REQUESTS = ("AuthConnectRequest", "CloseSessionRequest")  # that need no authentication
 HEADER = struct.Struct("<4H")
 NUMBERS = (0, 1, -1, -2, 7, 31, 32, 64, 1 << 20, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), -(1 << 62))
 TEXTS = (
@@ -86,6 +89,7 @@ def test_no_message_fails_a_duty_cycle_or_hinders_another_client(
     archive: RunningArchive, message_type: MessageType, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "mainstem.aeron")
+    before = unexpected.copy()
     other, hostile = archive.connected(), archive.connected()
     for data in variants(message_type, hostile.session_id, random.Random(message_type.name)):
         if archive.server.stats().control_sessions < 2:
@@ -97,6 +101,41 @@ def test_no_message_fails_a_duty_cycle_or_hinders_another_client(
         hostile.received.clear()
     assert is_served(other)
     assert [record.message for record in caplog.records] == []
+    assert not unexpected - before
+
+
+@pytest.mark.parametrize("state", ["REJECTED", "CHALLENGED"])
+def test_no_request_is_carried_out_before_authentication(tmp_path: Path, state: str) -> None:
+    class Guard:
+        def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
+            if credentials == b"right":
+                return Accept()
+            return Challenge(b"?") if state == "CHALLENGED" and challenge is None else Reject()
+
+    with RunningArchive(tmp_path, authenticator=Guard()) as archive:
+        served, hostile = archive.connected(credentials=b"right"), archive.client(credentials=b"wrong")
+        hostile.session_id = hostile.response().control_session_id
+        requests = 0
+        for message_type in TYPES:
+            values = sample(message_type)
+            if message_type.name.endswith(("Request", "Request2")) and message_type.name not in OPEN_REQUESTS:
+                values |= {"control_session_id": hostile.session_id, "correlation_id": -77}
+                hostile.send_bytes(message_type.encode(**{key: values[key] for key in sample(message_type)}))
+                requests += 1
+        # All of them are counted, except replays with a token, which name no session.
+        archive.until(
+            lambda: archive.server.stats().refused.get("session state", 0) >= requests - 2, "the requests are refused"
+        )
+        assert is_served(served)
+        hostile.poll()
+        assert -77 not in {each.values.get("correlation_id") for each in hostile.received}
+        stats = archive.server.stats()
+        assert (stats.recordings, stats.replays, stats.replications) == (0, 0, 0)
+        subscriptions = served.listed(
+            "ListRecordingSubscriptionsRequest",
+            pseudo_index=0, subscription_count=5, apply_stream_id=0, stream_id=0, channel="",
+        )  # fmt: skip
+        assert subscriptions == []
 
 
 def test_a_client_cannot_change_the_session_of_another(archive: RunningArchive) -> None:
@@ -146,7 +185,7 @@ def test_floods_by_many_publications_hold_no_more_than_the_limit(tmp_path: Path)
                 hostile.stream_id = 90_000 + number
                 hostile.connect()
                 assert archive.server.stats().control_sessions <= 20
-        archive.until(lambda: archive.server.stats().refused.get("sessions", 0) > 0)
+        archive.until(lambda: archive.server.stats().refused.get("dropped", 0) > 0)
         assert is_served(served)
 
 

@@ -34,6 +34,7 @@ class Archive:
 
     def __init__(self) -> None:
         self.outgoing: list[bytes] = []
+        self.answer = 96  # the position or the id that the archive answers with
 
     def offer(self, data: bytes) -> int:
         request = decode(data)
@@ -42,7 +43,7 @@ class Archive:
             for number in range(request.from_recording_id, 5)[: request.record_count]:
                 self.outgoing.append(encode("RecordingDescriptor", **ids, **RECORDING, recording_id=number))
         code = 2 if request.name == "ListRecordingsRequest" else 0
-        self.outgoing.append(encode("ControlResponse", **ids, relevant_id=96, code=code, version=0))
+        self.outgoing.append(encode("ControlResponse", **ids, relevant_id=self.answer, code=code, version=0))
         return 32
 
     def signal(self, position: int) -> None:

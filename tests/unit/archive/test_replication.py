@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,9 @@ from tests.support.same_recordings import check_equal
 from mainstem import archive
 from mainstem.archive import RecordingSignal, Signal
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, CredentialTable, Reject
+from mainstem.archive.server.refusals import unexpected
 from mainstem.errors import ArchiveError, ArchiveErrorCode
+from mainstem.recording.catalog import CATALOG_FILE, ENTRY_HEADER_LENGTH, find_catalog_problems, read_catalog
 from mainstem.recording.segments import segment_bases
 
 if TYPE_CHECKING:
@@ -139,11 +142,11 @@ def clients(pair: Pair) -> Iterator[Clients]:
 def test_a_recording_is_copied_byte_by_byte(clients: Clients) -> None:
     recording_id, end = clients.record()
     replication_id = clients.replicate(recording_id)
-    seen = clients.signals(clients.near, RecordingSignal.REPLICATE_END)
-    assert [each.signal.name for each in seen] == ["REPLICATE", "EXTEND", "SYNC", "STOP", "REPLICATE_END"]
+    seen = clients.signals(clients.near, RecordingSignal.STOP)
+    assert [each.signal.name for each in seen] == ["REPLICATE", "EXTEND", "SYNC", "REPLICATE_END", "STOP"]
     assert {each.correlation_id for each in seen} == {replication_id}
     assert {each.recording_id for each in seen} == {0}
-    assert [each.position for each in seen] == [0, 0, end, end, -1]
+    assert [each.position for each in seen] == [0, 0, end, -1, end]
     assert seen[1].subscription_id >= 0
     clients.check_equal(recording_id, 0)
     clients.pair.until(lambda: clients.pair.server.stats().replications == 0)
@@ -154,12 +157,12 @@ def test_a_recording_is_copied_byte_by_byte(clients: Clients) -> None:
 def test_a_copy_is_continued_where_it_ended(clients: Clients) -> None:
     recording_id, first = clients.begin()
     clients.replicate(recording_id, stop_position=first)
-    assert clients.events() == (["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["REPLICATE", "EXTEND", "REPLICATE_END", "STOP"], [])
     assert clients.near.stop_position(0) == first
     clients.publish(COUNT, COUNT)
     end = clients.finish()
     clients.replicate(recording_id, dst_recording_id=0, channel_tag_id=41, subscription_tag_id=42)
-    assert clients.events() == (["EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     assert clients.near.stop_position(0) == end
     clients.check_equal(recording_id, 0)
     # The copy is already complete.
@@ -196,7 +199,7 @@ def test_a_replication_that_is_stopped_keeps_what_it_has(clients: Clients) -> No
     replication_id = clients.replicate(recording_id)
     clients.pair.until(lambda: clients.near.list_recording(0) and clients.near.max_recorded_position(0) == position)
     clients.near.stop_replication(replication_id)
-    assert clients.events() == (["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["REPLICATE", "EXTEND", "REPLICATE_END", "STOP"], [])
     assert clients.near.stop_position(0) == position
     with pytest.raises(ArchiveError, match=str(replication_id)) as caught:
         clients.near.stop_replication(replication_id)
@@ -204,17 +207,38 @@ def test_a_replication_that_is_stopped_keeps_what_it_has(clients: Clients) -> No
     clients.publish(COUNT, 1)
     clients.finish()
     clients.replicate(recording_id, dst_recording_id=0)
-    assert clients.events()[0] == ["EXTEND", "SYNC", "STOP", "REPLICATE_END"]
+    assert clients.events()[0] == ["EXTEND", "SYNC", "REPLICATE_END", "STOP"]
     clients.check_equal(recording_id, 0)
 
 
-def test_stopping_the_copys_recording_ends_the_replication(clients: Clients) -> None:
+def test_stopping_the_copys_recording_ends_the_replication_with_an_error(clients: Clients) -> None:
     recording_id, position = clients.begin()
     clients.replicate(recording_id)
     clients.pair.until(lambda: clients.near.list_recording(0) and clients.near.max_recorded_position(0) == position)
     assert clients.near.stop_recording_by_identity(0)
-    assert clients.events() == (["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"], [])
+    names, errors = clients.events()
+    assert names == ["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"]
+    assert f"the copy was stopped at position {position}, before the end of the recording" in str(errors[0])
     clients.finish()
+
+
+@pytest.mark.parametrize("how", ["truncated", "truncated where the copy is", "stopped"])
+def test_a_source_that_is_cut_during_a_replication_is_reported(clients: Clients, how: str) -> None:
+    recording_id, end = clients.record(4 * COUNT)
+    clients.replicate(recording_id)
+    pair = clients.pair
+    pair.until(lambda: clients.near.list_recording(0) and clients.near.max_recorded_position(0) > 0)
+    if how == "stopped":
+        clients.far.stop_all_replays()
+    else:
+        position = SEGMENT if how == "truncated" else clients.near.max_recorded_position(0)
+        clients.far.truncate_recording(recording_id, position)
+    names, errors = clients.events()
+    assert names == ["REPLICATE", "EXTEND", "STOP", "REPLICATE_END"]
+    reached = clients.near.stop_position(0)
+    assert reached is not None
+    assert reached < end
+    assert f"the replay ended at position {reached}, before position {end}" in str(errors[0])
 
 
 def test_an_empty_copy_takes_on_the_source_recording(clients: Clients) -> None:
@@ -229,7 +253,7 @@ def test_an_empty_copy_takes_on_the_source_recording(clients: Clients) -> None:
     assert clients.events()[1] == []
     clients.near.update_channel(0, "aeron:ipc")
     clients.replicate(other, dst_recording_id=0)
-    assert clients.events() == (["EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     assert clients.near.stop_position(0) == end
     clients.check_equal(other, 0)
     clients.check_equal(recording_id, 1)
@@ -258,7 +282,7 @@ def test_a_replication_over_response_channels(clients: Clients) -> None:
     recording_id, _ = clients.record()
     channels = [f"aeron:udp?control-mode=response|control=localhost:{free_port()}" for _ in range(2)]
     clients.replicate(recording_id, replication_channel=channels[0], src_response_channel=channels[1])
-    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     clients.check_equal(recording_id, 0)
     for options, text in (
         ({"live_destination": "aeron:udp?endpoint=localhost:0"}, "live destinations"),
@@ -274,10 +298,10 @@ def test_an_archive_replicates_from_itself(clients: Clients) -> None:
     assert clients.events()[1] == []
     own = clients.pair.server.settings.control_channel
     clients.near.replicate(0, own)
-    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     clients.check_equal(recording_id, 1)
     clients.near.replicate(0, "aeron:ipc")
-    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["REPLICATE", "EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     clients.check_equal(recording_id, 2)
 
 
@@ -323,9 +347,46 @@ def test_recordings_that_do_not_exist(clients: Clients) -> None:
     assert error.code is ArchiveErrorCode.UNKNOWN_RECORDING
     assert str(error).endswith("4711")
     recording_id, _ = clients.record(1)
-    with pytest.raises(ArchiveError, match="unknown recording id: 815") as caught:
+    with pytest.raises(ArchiveError, match="unknown destination recording id 815") as caught:
         clients.replicate(recording_id, dst_recording_id=815)
     assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+LIES: tuple[dict[str, Any], ...] = (
+    {"term_buffer_length": 0},
+    {"term_buffer_length": -1},
+    {"segment_file_length": 0},
+    {"segment_file_length": -65536},
+    {"mtu_length": 0},
+    {"mtu_length": -5},
+    {"start_position": -32},
+    {"start_position": 1},
+    {"start_position": (1 << 63) - 32, "stop_position": (1 << 63) - 32},
+    {"stop_position": -2},
+    {"start_timestamp": 1 << 62},
+    {"recording_id": 99},
+)
+
+
+def test_a_source_that_describes_a_recording_that_cannot_exist_ends_the_replication(clients: Clients) -> None:
+    recording_id, _ = clients.record(1)
+    clients.near.start_recording("aeron:ipc", 1002)
+    clients.pair.aeron.add_exclusive_publication("aeron:ipc", 1002).close()
+    target = clients.signals(clients.near, RecordingSignal.STOP)[-1].recording_id
+    (told,) = read_catalog(clients.pair.source_directory)
+    (before,) = clients.near.list_recordings()
+    for lie in LIES:
+        with (clients.pair.source_directory / CATALOG_FILE).open("r+b") as file:
+            file.seek(told.entry_offset + ENTRY_HEADER_LENGTH)
+            file.write(replace(told, **lie).encode())
+        for dst_recording_id in (None, target):
+            clients.replicate(recording_id, dst_recording_id=dst_recording_id)
+            names, errors = clients.events()
+            assert names == ["REPLICATE_END"], lie
+            assert len(errors) == 1, lie
+    assert list(clients.near.list_recordings()) == [before]
+    assert not find_catalog_problems(clients.pair.directory)
+    assert not unexpected
 
 
 def test_recordings_that_a_replication_cannot_extend(clients: Clients) -> None:
@@ -338,9 +399,11 @@ def test_recordings_that_a_replication_cannot_extend(clients: Clients) -> None:
     # The same session and stream are already being recorded.
     clients.replicate(recording_id, replication_channel=f"aeron:udp?endpoint=localhost:{free_port()}")
     clients.finish()
-    assert clients.events()[1] == []
-    names, errors = clients.events()
-    assert (names[-1], errors) == ("REPLICATE_END", [])
+    names: list[str] = []
+    while not names.count("REPLICATE_END") == names.count("STOP") == 2:
+        event = next(clients.near.events(timeout=30.0))
+        assert isinstance(event, Signal)
+        names.append(event.signal.name)
     # A different stream does not continue the recording.
     other, _ = clients.record(7)
     clients.replicate(other, dst_recording_id=0)
@@ -440,7 +503,8 @@ def test_a_source_that_goes_away_is_reported(clients: Clients) -> None:
     clients.pair.until(lambda: clients.near.list_recording(0) and clients.near.max_recorded_position(0) == position)
     clients.pair.source.close()
     names, errors = clients.events()
-    assert (names[-2:], len(errors)) == (["STOP", "REPLICATE_END"], 1)
+    # The archive notices the end of the stream first, or that of its control session.
+    assert (sorted(names[-2:]), len(errors)) == (["REPLICATE_END", "STOP"], 1)
     assert clients.near.stop_position(0) == position
     clients.pair.start_source()
     far = archive.connect(clients.pair.source_control, aeron=clients.pair.aeron)
@@ -465,6 +529,6 @@ def test_an_archive_that_ends_while_it_replicates_continues_later(clients: Clien
     clients.publish(COUNT, COUNT)
     clients.finish()
     clients.replicate(recording_id, dst_recording_id=0)
-    assert clients.events() == (["EXTEND", "SYNC", "STOP", "REPLICATE_END"], [])
+    assert clients.events() == (["EXTEND", "SYNC", "REPLICATE_END", "STOP"], [])
     clients.check_equal(recording_id, 0)
     clients.near.close()

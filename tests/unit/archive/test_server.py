@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import struct
 import sys
 import threading
@@ -11,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
+from tests.support.waiting import STALL_S
 
 from mainstem import MediaDriver
+from mainstem._internal.log_throttle import LogThrottle
 from mainstem.aeron import idle
 from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
-from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject, conductor
 from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
-from mainstem.recording import find_problems, messages, open_recordings
+from mainstem.recording import find_problems, messages, open_recordings, read_catalog
 from mainstem.recording.mark_file import MARK_FILE, Mark
 from mainstem.recording.segments import segment_bases
+from mainstem.recording.start_limits import SOURCE_SHARE, StartLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +106,7 @@ def test_an_idle_archive_sleeps_instead_of_yielding(tmp_path: Path, monkeypatch:
         MediaDriver.launch() as driver,
         ArchiveServer.launch(tmp_path, driver.directory, control_channel="") as server,
     ):
-        assert all(slept.acquire(timeout=30) for _ in range(20))
+        assert all(slept.acquire(timeout=STALL_S) for _ in range(20))
         assert not server.closed
 
 
@@ -400,6 +406,76 @@ def test_the_limit_of_recordings_counts_subscriptions_that_wait_for_an_image(tmp
         client.record(3)
 
 
+@pytest.mark.parametrize("is_hourly", [False, True])
+def test_images_beyond_a_limit_wait_to_be_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_hourly: bool
+) -> None:
+    monkeypatch.setattr(conductor, "_throttle", LogThrottle(conductor.log))
+    with RunningArchive(tmp_path, max_concurrent_recordings=20 if is_hourly else 2) as archive:
+        if is_hourly:
+            archive.server._conductor._files._limits = StartLimits(2 * SOURCE_SHARE)
+        client = archive.connected()
+        started = client.send("StartRecordingRequest2", stream_id=1, source_location=0, auto_stop=0, channel=CHANNEL)
+        assert client.response(started).code == ResponseCode.OK
+        publications = [archive.aeron.add_exclusive_publication(CHANNEL, 1) for _ in range(4)]
+        told = client.take(lambda each: each.values.get("code") == ResponseCode.ERROR)
+        assert (told.correlation_id, told.relevant_id) == (started, ArchiveErrorCode.MAX_RECORDINGS)
+        archive.until(lambda: archive.server.stats().refused.get("recordings") == 2, "the others are refused")
+        assert archive.server.stats().recordings == 2
+        assert caplog.text.count("waits to be recorded") == 1
+        assert f"stream 1 session {publications[2].session_id} waits to be recorded" in caplog.text
+        ends = {each.session_id: publish(archive, each, 10) for each in publications}
+        assert {each.session_id for each in _listed(client)} == {each.session_id for each in publications[:2]}
+        if is_hourly:
+            archive.server._conductor._files._limits = StartLimits()
+        else:
+            publications[0].close()
+            archive.until(lambda: len(_listed(client)) == 3, "a waiting image is recorded")
+            publications[1].close()
+        archive.until(lambda: len(_listed(client)) == 4, "all images are recorded")
+        for each in _listed(client):
+            fields = {"recording_id": each.recording_id}
+            archive.until(lambda: client.ask("MaxRecordedPositionRequest", **fields) == ends[each.session_id])  # noqa: B023
+            assert each.start_position == 0
+        assert not any(each.values.get("code") == ResponseCode.ERROR for each in client.received)
+
+
+def test_a_recording_without_data_leaves_no_file_and_can_be_extended(archive: RunningArchive) -> None:
+    client = archive.connected()
+    client.record(1)
+    names = set(os.listdir(archive.directory))
+    for _ in range(10):
+        with archive.aeron.add_exclusive_publication(CHANNEL, 1):
+            assert client.signal()[0] == RecordingSignal.START
+        assert client.signal()[0] == RecordingSignal.STOP
+    assert set(os.listdir(archive.directory)) == names
+    assert len(client.listed("ListRecordingsRequest", from_recording_id=0, record_count=20)) == 10
+    client.ask("StopRecordingRequest", stream_id=1, channel=CHANNEL)
+    recording_id = 7
+    client.ask(
+        "ExtendRecordingRequest2",
+        recording_id=recording_id,
+        stream_id=1,
+        source_location=0,
+        auto_stop=1,
+        channel=CHANNEL,
+    )
+    channel = extension_channel("aeron:ipc", read_catalog(archive.directory)[recording_id])
+    with archive.aeron.add_exclusive_publication(channel, 1) as publication:
+        end = publish(archive, publication, 10)
+        assert client.signal() == (RecordingSignal.EXTEND, recording_id, 0)
+    assert client.signal() == (RecordingSignal.STOP, recording_id, end)
+    with open_recordings(archive.directory) as recordings:
+        contents = {
+            each.descriptor.recording_id: each.count_before(each.end_position()).messages for each in recordings
+        }
+    assert contents == {number: 10 * (number == recording_id) for number in range(10)}
+
+
+def _listed(client: ControlClient) -> Any:
+    return client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9)
+
+
 def test_recording_stops_when_storage_is_low(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, low_storage_space_threshold=1 << 60) as archive:
         client = archive.connected()
@@ -550,6 +626,68 @@ def test_a_stopped_replay_is_gone_for_its_subscriber(archive: RunningArchive) ->
         assert client.ask("StopReplayRequest", replay_session_id=session) == 0
 
 
+def test_refused_requests_have_the_words_of_javas_archive(archive: RunningArchive) -> None:
+    client = archive.connected()
+    recording_id = fill(archive, client, 3)
+    replay_fields = {"recording_id": recording_id, "replay_stream_id": 1002, "replay_channel": "aeron:ipc"}
+    replay_fields |= {"file_io_max_length": -1, "replay_token": -1}
+    extension = {"recording_id": recording_id, "stream_id": 7, "source_location": 0, "auto_stop": 0}
+    for name, fields, code, text in (
+        ("PurgeRecordingRequest", {"recording_id": 99}, ArchiveErrorCode.UNKNOWN_RECORDING, "unknown recording id: 99"),
+        (
+            "ExtendRecordingRequest2",
+            extension | {"channel": CHANNEL},
+            ArchiveErrorCode.UNKNOWN_RECORDING,
+            f"cannot extend recording {recording_id} with streamId=7 for existing streamId=1001",
+        ),
+        (
+            "ReplayRequest",
+            replay_fields | {"position": 33, "length": -1},
+            ArchiveErrorCode.GENERIC,
+            f"requested replay start position=33 is not a multiple of FRAME_ALIGNMENT (32) for recording {recording_id}",
+        ),
+        (
+            "ReplayRequest",
+            replay_fields | {"position": 3072, "length": -1},
+            ArchiveErrorCode.INVALID_POSITION,
+            (
+                "requested replay start position=3072 must be less than the limit position=3072 "
+                f"for recording {recording_id}"
+            ),
+        ),
+        (
+            "ReplayRequest",
+            replay_fields | {"position": 1024, "length": -7},
+            ArchiveErrorCode.GENERIC,
+            (
+                "replay length must be positive: replayLength=-7, length=-7, stopPosition=3072, replayPosition=1024 "
+                f"for recording {recording_id}"
+            ),
+        ),
+        (
+            "StopReplicationRequest",
+            {"replication_id": 77},
+            ArchiveErrorCode.UNKNOWN_REPLICATION,
+            "unknown replication id 77",
+        ),
+        (
+            "TruncateRecordingRequest",
+            {"recording_id": recording_id, "position": 17},
+            ArchiveErrorCode.INVALID_POSITION,
+            "invalid position 17: start=0 stop=3072 alignment=32",
+        ),
+    ):
+        assert client.error(name, **fields) == (code, text)
+    # A stream that does not continue the recording.
+    client.ask("ExtendRecordingRequest2", **extension | {"stream_id": 1001, "channel": CHANNEL})
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001):
+        failed = client.take(lambda each: each.name == "ControlResponse" and each.code == ResponseCode.ERROR)
+    assert failed.relevant_id == ArchiveErrorCode.INVALID_EXTENSION
+    assert (
+        failed.error_message == f"cannot extend recording {recording_id} image.joinPosition=0 != rec.stopPosition=3072"
+    )
+
+
 # -- deletions -----------------------------------------------------------------------------------------------------------
 
 
@@ -614,7 +752,7 @@ def test_a_purged_recording_is_gone_and_its_id_is_not_used_again(archive: Runnin
     subscription = replay(archive, client, recording_id=recording_id, position=0, length=-1)
     code, text = client.error("PurgeRecordingRequest", recording_id=recording_id)
     assert code == ArchiveErrorCode.ACTIVE_RECORDING
-    assert text.endswith(f"cannot purge active recording {recording_id}")
+    assert text == f"cannot purge recording with active replay {recording_id}"
     subscription.close()
     archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
     assert client.ask("PurgeRecordingRequest", recording_id=recording_id) == 3
@@ -640,7 +778,19 @@ def test_segments_are_detached_attached_and_purged_during_a_recording(archive: R
         subscription = replay(archive, client, recording_id=recording_id, position=0, length=-1)
         request = {"recording_id": recording_id, "new_start_position": 2 * SEGMENT}
         code, text = client.error("DetachSegmentsRequest", **request)
-        assert (code, "streamId=1002" in text) == (ArchiveErrorCode.GENERIC, True)
+        assert code == ArchiveErrorCode.GENERIC
+        assert re.fullmatch(
+            rf"invalid detach: replay in progress -  state=REPLAY newStartPosition={2 * SEGMENT} upperBound=\d+ "
+            r"sessionId=-?\d+ streamId=1002 channel=aeron:ipc.*",
+            text,
+        )
+        for start, words in (
+            (64, "invalid segment start: newStartPosition=64"),
+            (0, f"invalid detach: newStartPosition=0 lowerBound={SEGMENT}"),
+            (4 * SEGMENT, f"invalid detach: in use, newStartPosition={4 * SEGMENT} upperBound={3 * SEGMENT}"),
+        ):
+            refused = client.error("DetachSegmentsRequest", recording_id=recording_id, new_start_position=start)
+            assert refused == (ArchiveErrorCode.GENERIC, words)
         subscription.close()
         archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
         assert client.ask("DetachSegmentsRequest", **request) == 0
@@ -662,10 +812,16 @@ def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive
     source, target = (first, second) if is_prepended else (second, first)
     ids = {"src_recording_id": source, "dst_recording_id": target}
     assert client.error("MigrateSegmentsRequest", src_recording_id=source, dst_recording_id=source)[0] == 0
+    if not is_prepended:  # the empty segment that follows the target
+        existing = archive.directory / f"{target}-{2 * SEGMENT}.rec"
+        refused = client.error("MigrateSegmentsRequest", **ids)
+        assert refused == (ArchiveErrorCode.GENERIC, f"preexisting dst segment file {existing}")
+        assert client.ask("TruncateRecordingRequest", recording_id=target, position=2 * SEGMENT) == 1
+        assert client.signal() == (RecordingSignal.DELETE, target, -1)
     assert client.ask("MigrateSegmentsRequest", **ids) == (2 if is_prepended else 1)
     assert client.signal() == (RecordingSignal.DELETE, source, -1)
     assert segments(archive, source) == []
-    assert segments(archive, target) == [0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT]
+    assert segments(archive, target) == [0, SEGMENT, 2 * SEGMENT] + [3 * SEGMENT] * is_prepended
     assert numbers(archive, client, target, 0, 384) == list(range(384))
     start, stop = (0, 0) if is_prepended else (256 * 1024, 256 * 1024)
     assert client.ask("StartPositionRequest", recording_id=source) == start
@@ -674,7 +830,96 @@ def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive
     if is_prepended:
         assert client.ask("MigrateSegmentsRequest", **ids) == 0  # nothing is left to migrate
     else:
-        assert "cannot migrate segments" in client.error("MigrateSegmentsRequest", **ids)[1]
+        assert "src and dst are not contiguous" in client.error("MigrateSegmentsRequest", **ids)[1]
+
+
+def test_refused_migrations_have_the_words_of_javas_archive(archive: RunningArchive) -> None:
+    client = archive.connected()
+    first = fill(archive, client, 256)
+    second = fill(archive, client, 128, first=256)
+    far = fill(archive, client, 3, first=512)
+    short = fill(archive, client, 64)
+    inside = fill(archive, client, 3, first=64)
+    client.record(1001, auto_stop=True)
+    client.record(1002, auto_stop=True)
+    client.record(1003, channel=f"{CHANNEL}|alias=other", auto_stop=True)
+
+    def refused(source: int, target: int) -> str:
+        code, text = client.error("MigrateSegmentsRequest", src_recording_id=source, dst_recording_id=target)
+        assert code == ArchiveErrorCode.GENERIC
+        return text.replace(str(archive.directory), "DIRECTORY")
+
+    at = "init-term-id=7|term-id=7|term-offset=0"
+    made = {}
+    for name, stream_id, channel in (
+        ("active", 1001, f"{CHANNEL}|{at}"),
+        ("stream", 1002, f"{CHANNEL}|{at}"),
+        ("term id", 1003, f"{CHANNEL}|alias=other|init-term-id=8|term-id=8|term-offset=0"),
+    ):
+        publication = archive.aeron.add_exclusive_publication(channel, stream_id)
+        made[name] = client.signal()[1]
+        if name != "active":
+            publication.close()
+            client.signal()
+    assert refused(made["active"], first) == f"recording {made['active']} is still active"
+    assert refused(first, made["stream"]) == "invalid migrate: srcStreamId=1001 dstStreamId=1002"
+    assert refused(first, made["term id"]) == "invalid migrate: srcInitialTermId=7 dstInitialTermId=8"
+    assert refused(first, far) == (
+        f"invalid migrate: src and dst are not contiguous srcStartPosition=0 srcStopPosition={2 * SEGMENT}"
+        f" dstStartPosition={4 * SEGMENT} dstStopPosition={4 * SEGMENT + 3 * 1024}"
+    )
+    assert refused(far, made["active"]).endswith(" dstStartPosition=0 dstStopPosition=-1")
+    assert refused(short, inside) == (
+        f"invalid migrate: join position is not on segment boundary of src recording seamPosition={64 << 10}"
+        f" startPosition=0 stopPosition={64 << 10} termBufferLength={64 << 10} segmentFileLength={SEGMENT}"
+    )
+    lost = archive.directory / f"{first}-{SEGMENT}.rec"
+    kept = lost.rename(archive.directory / "kept")
+    assert refused(first, second) == f"missing src segment file DIRECTORY/{lost.name}"
+    kept.rename(lost)
+    own = archive.directory / f"{second}-{SEGMENT}.rec"
+    own.write_bytes(b"")
+    assert refused(first, second) == f"preexisting dst segment file DIRECTORY/{own.name}"
+    own.unlink()
+    assert client.ask("MigrateSegmentsRequest", src_recording_id=first, dst_recording_id=second) == 2
+
+
+def test_segments_that_were_renamed_to_be_deleted_go_with_the_others_and_at_the_next_start(
+    archive: RunningArchive,
+) -> None:
+    client = archive.connected()
+
+    def rename(recording_id: int, base: int) -> None:
+        path = archive.directory / f"{recording_id}-{base}.rec"
+        path.rename(path.with_name(f"{path.name}.del"))
+
+    def renamed() -> list[str]:
+        return sorted(path.name for path in archive.directory.glob("*.del"))
+
+    first, second = fill(archive, client, 256), fill(archive, client, 3, first=256)
+    rename(first, 2 * SEGMENT)
+    client.ask("MigrateSegmentsRequest", src_recording_id=first, dst_recording_id=second)
+    assert client.signal() == (RecordingSignal.DELETE, first, -1)
+    assert renamed() == []
+    rename(second, 0)
+    client.ask("PurgeSegmentsRequest", recording_id=second, new_start_position=SEGMENT)
+    assert client.signal() == (RecordingSignal.DELETE, second, -1)
+    assert renamed() == []
+    rename(second, 2 * SEGMENT)
+    assert client.ask("TruncateRecordingRequest", recording_id=second, position=SEGMENT) == 2
+    assert client.signal() == (RecordingSignal.DELETE, second, -1)
+    assert (renamed(), segments(archive, second)) == ([], [])
+    third = fill(archive, client, 300)
+    others = [f"{third}-{SEGMENT}.rec.del.txt", "notes.rec.del"]
+    for name in others:
+        (archive.directory / name).touch()
+    archive.stop()
+    for name in (f"{third}-{4 * SEGMENT}.rec.del", "77-0.rec.del"):
+        (archive.directory / name).touch()
+    archive.start()
+    assert renamed() == ["notes.rec.del"]
+    assert (archive.directory / others[0]).exists()
+    assert segments(archive, third) == [0, SEGMENT, 2 * SEGMENT]
 
 
 # -- channels ------------------------------------------------------------------------------------------------------------

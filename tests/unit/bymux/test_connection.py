@@ -6,7 +6,7 @@ import pytest
 from tests.support.mux_engines import drain, shuttle
 
 from mainstem.bymux import INFINITE, HalfState, InitialStream, Role, Settings, events
-from mainstem.bymux.codec import encode_stream
+from mainstem.bymux.codec import Packet, encode_stream
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, ConfigurationError, LocalProtocolError, Timeout
 from mainstem.mux.engine import LONE_BYTES
@@ -370,6 +370,30 @@ def test_each_stream_has_its_own_heartbeat() -> None:
     a.handle_timeout(6 * SECOND)
     assert drain(a) == [events.StreamTimedOut(second)]
     assert a.next_timeout_ns() == 10 * SECOND + 7
+
+
+def test_unsolicited_pongs_of_a_stream_leave_nothing_behind() -> None:
+    a, b = pair(Settings(stream_ping_interval=5, stream_ping_timeout=1), Settings())
+    first, second = a.open_stream(), a.open_stream()
+    shuttle(a, b)
+    for now_ns in range(1000):
+        a.receive_data(encode_stream(Packet.PONG, second.id), now_ns)
+    assert len(a._timers) <= 2
+    # The heartbeats are still right: each stream is pinged when it has been silent for the interval.
+    a.handle_timeout(5 * SECOND)
+    shuttle(a, b, now_ns=5 * SECOND)
+    drain(a)
+    assert a.next_timeout_ns() == 5 * SECOND + 999
+    for now_ns in range(5 * SECOND, 100 * SECOND, SECOND):
+        for number in range(100):
+            a.receive_data(encode_stream(Packet.PONG, second.id), now_ns + number)
+        while (due := a.next_timeout_ns()) is not None and due <= now_ns + 99:
+            a.handle_timeout(now_ns + 99)
+            b.receive_data(a.data_to_send())
+            a.receive_data(b.data_to_send(), now_ns + 99)
+    assert len(a._timers) <= 4
+    assert not [event for event in drain(a) if isinstance(event, events.StreamTimedOut)]
+    assert not first.ended
 
 
 def test_pings_are_bounded_and_unsolicited_pongs_ignored() -> None:

@@ -188,3 +188,10 @@ def test_a_peer_that_pings_and_never_reads_is_disconnected_at_control_limit() ->
     with pytest.raises(RemoteProtocolError) as caught:
         feed(connection, [b"\x50"] * 200)
     assert caught.value.rule == "answers-not-read"
+
+
+def test_responses_to_one_burst_do_not_count_before_they_were_offered() -> None:
+    connection = BymuxEngine(Role.REACTIVE, Settings(control_limit=100))
+    for _ in range(3):
+        connection.receive_data(b"\x50" * 200)
+        assert len(connection.data_to_send()) >= 200

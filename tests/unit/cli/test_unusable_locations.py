@@ -23,8 +23,8 @@ DIRECTORIES = [MISSING, FORBIDDEN, OF_ANOTHER, FILE, DIRECTORY]
 COMMANDS = {
     "analyze": [["analyze", location, "--out", "{out}"] for location in (MISSING, UNREADABLE, FILE, DIRECTORY)]
     + [["analyze", "{capture}", "--out", location] for location in (FORBIDDEN, FILE)],
-    "archive": [["archive", "--dir", "{out}", "--aeron-dir", location] for location in DIRECTORIES]
-    + [["archive", "--dir", "{out}", "--config", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
+    "archive": [["archive", "--archive-dir", "{out}", "--dir", location] for location in DIRECTORIES]
+    + [["archive", "--archive-dir", "{out}", "--config", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
     "aqueduct": [["aqueduct", "dump", location] for location in (MISSING, UNREADABLE, DIRECTORY)],
     "backlog": [["backlog", "--dir", location] for location in DIRECTORIES],
     "cert": [["cert", location] for location in (FORBIDDEN, FILE)],

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # Options with a fixed set of values, which differ by command.
 CHOICES = {"--format", "--output", "--input"}
-# An archive has two directories, and Aeron Archive's settings call them aeron.archive.dir and aeron.dir.
-EXCEPTIONS = {("archive serve", "--dir")}
 
 
 def options() -> Iterator[tuple[str, Any]]:
@@ -41,11 +39,19 @@ NAMES = sorted({long_name(parameter) for _, parameter in options()})
 def test_an_option_means_the_same_in_every_command(name: str) -> None:
     meanings: dict[Any, list[str]] = {}
     for words, parameter in options():
-        if long_name(parameter) == name and (words, name) not in EXCEPTIONS:
+        if long_name(parameter) == name:
             kind = "words" if name in CHOICES else parameter.metavar
             names = (tuple(sorted(parameter.opts)), tuple(parameter.secondary_opts))
             meanings.setdefault((names, kind, bool(parameter.is_flag), parameter.help), []).append(words)
     assert len(meanings) == 1, meanings
+
+
+def test_a_meaning_has_one_option() -> None:
+    names: dict[str, set[str]] = {}
+    for _, parameter in options():
+        if not parameter.hidden:
+            names.setdefault(parameter.help, set()).add(long_name(parameter))
+    assert {meaning: each for meaning, each in names.items() if len(each) > 1} == {}
 
 
 def test_a_short_letter_has_one_meaning() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.command_tree import COMMANDS
 from tests.support.streams import Stream, record
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
@@ -268,9 +270,10 @@ WRONG = (
     "recordings rm {recordings} --older-than 1d",
     "archive",
     "archive --control localhost:8010",
-    "archive serve --dir {directory} --control nowhere",
-    "archive serve --dir {directory} --credentials-file {directory}/none",
-    "archive --dir {directory} --set nothing=1",
+    "archive serve --archive-dir {directory} --control nowhere",
+    "archive serve --archive-dir {directory} --credentials-file {directory}/none",
+    "archive --archive-dir {directory} --set nothing=1",
+    "archive serve --dir {directory}",
     "archive ls --control nowhere",
     "archive ls --control localhost:70000",
     "archive ls --since 7",
@@ -295,6 +298,13 @@ WRONG = (
     "recordings mark-invalid {recordings} x",
     "recordings delete-orphans {jsonl}",
     "recordings dump {recordings} --recording 9",
+    "compact",
+    "compact --catalog nowhere",
+    "compact --table sea.tides",
+    "compact {directory} --table sea.tides --catalog-option uri=http://localhost:1",
+    "archive ls",
+    "archive stop --recording 7",
+    "archive replay 7 --with-driver --dir {file}",
     "compact {directory}",
     "compact {jsonl}",
     "replay {recordings} aeron:udp -s 1",
@@ -378,6 +388,19 @@ def test_an_invalid_input_is_reported_in_one_line(
     if end.value.code == cli.EXIT_ERROR:
         assert text.startswith("mainstem: ")
         assert len(text.splitlines()) == 1, text
+        assert named_options(text) <= options_of(line), text
+
+
+def named_options(text: str) -> set[str]:
+    """Return the options that an error names, except those of other commands, which are in backticks with the command."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"`mainstem [^`]*`", "", text)))
+
+
+def options_of(line: str) -> set[str]:
+    """Return the options of the command in a line."""
+    first, second, *_ = [*line.split(), "", ""]
+    words = next(each for each in (f"{first} {second}", first, f"{first} serve") if each in COMMANDS)
+    return {name for parameter in COMMANDS[words].params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
 @pytest.mark.parametrize(
@@ -394,8 +417,17 @@ def test_an_invalid_input_is_reported_in_one_line(
         ("export {recordings} --format csv --out /nowhere/x.csv", "--out: /nowhere/x.csv cannot be written: No such file"),
         ("recordings show {recordings} --recording 9", "{recordings} has no recording 9; `mainstem recordings ls"),
         ("record bymux://::1:80 --out {out}", "an IPv6 address must be in brackets, as in [::1]:4000"),
-        ("serve {directory} --listen a..b:1", "'a..b' is not a host name: label empty or too long"),
+        ("serve {directory} --listen a..b:1", "'a..b' is not a host name: each part between dots must have 1 to 63 letters"),
         ("ship {directory} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
+        ("compact", "LOCATION is required: the directory or URL of the table"),
+        ("archive ls --dir {out}", "--dir or AERON_DIR chooses one that runs: /dev/shm/mine"),
+        ("archive ls --aeron-dir {out}", "--dir or AERON_DIR chooses one that runs: /dev/shm/mine"),
+        ("archive serve --dir {directory} --aeron-dir={file} --with-driver", "{file} is not a driver's directory"),
+        ("archive serve --dir {directory}", "Missing option '--archive-dir'"),
+        ("archive serve --archive-dir {out} --aeron-dir {file}", "No such option: --aeron-dir"),
+        ("streams --dir {out}", "--dir or AERON_DIR chooses one that runs: /dev/shm/mine"),
+        ("recordings ls /nowhere", "/nowhere holds no recordings: there is no such directory"),
+        ("recordings ls {directory}", "{directory} holds no recordings: there is no archive.catalog in it"),
         ("demo --data {jsonl} --out /dev/null", "--out: /dev/null is not a directory"),
         ("echo serve ::1:80", "::1:80 may be an address, or ::1 and a port: write [::1:80], or [::1] --port 80"),
         ("echo client fe80::1:9000", "write [fe80::1:9000], or [fe80::1] --port 9000"),
@@ -415,6 +447,8 @@ def test_an_invalid_input_is_named(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("AERON_DIR", locations["driver"])
+    monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "20ms")
+    monkeypatch.setattr("mainstem.cli._drivers.running_drivers", lambda: ["/dev/shm/mine"])
     with pytest.raises(SystemExit):
         cli.main(shlex.split(line.format(**locations)))
     assert reason.format(**locations) in capfd.readouterr().err

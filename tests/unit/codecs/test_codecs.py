@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import mainstem.codecs.lookup
 from mainstem.codecs import Decoded, RowCodec, codec_names, find_codec
 from mainstem.codecs.rows import DecodedRows
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, DecodeError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 VALUES = {
@@ -54,6 +54,25 @@ def test_encoding_round_trips_values(name: str, data: Any) -> None:
     decoded = codec.decode_batch(codec.encode_batch(batch), schema)
     assert (decoded.problems, decoded.rescued, decoded.origins) == ({}, {}, list(range(batch.num_rows)))
     assert pa.RecordBatch.from_arrays(decoded.columns, schema=schema).to_pylist() == batch.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("json", {}, b"{"),
+        ("csv", {"columns": "id,name"}, b"1"),
+        ("csv", {"columns": "id,name"}, b"\xff"),
+        ("msgpack", {}, b"\xc1"),
+        ("arrow", {}, b"arrow"),
+    ],
+)
+def test_an_unreadable_message_raises_one_kind_of_error(name: str, options: dict[str, str], message: bytes) -> None:
+    codec = find_codec(name, options)
+    with pytest.raises(DecodeError) as caught:
+        codec.decode(message)
+    schema = pa.schema([("id", pa.int64())])
+    assert codec.decode_batch([message], schema).problems == {0: str(caught.value)}
+    assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("name", ["json", "msgpack", "arrow"])

@@ -433,7 +433,6 @@ def sent(values: Any, kind: Any) -> bytes:
         (0.1, pa.float64(), pa.decimal128(38, 1)),
         ([0.1], pa.list_(pa.float64()), pa.list_(pa.float32())),
         ([1], pa.list_(pa.int64()), pa.list_(pa.string())),
-        ({"a": 1, "b": 2}, pa.struct([("a", pa.int64()), ("b", pa.int64())]), pa.struct([("a", pa.int64())])),
         (datetime(2026, 1, 1), pa.timestamp("us"), pa.timestamp("us", "UTC")),
         (5, pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")),
         (-(10**15), pa.int64(), pa.timestamp("us")),
@@ -441,6 +440,39 @@ def sent(values: Any, kind: Any) -> bytes:
 )
 def test_a_column_of_arrow_in_a_type_that_would_change_it_is_a_problem(value: Any, kind: Any, wanted: Any) -> None:
     assert decoded("arrow", [sent([value], kind)], wanted) == [None]
+
+
+def test_members_of_an_arrow_struct_are_found_by_name_and_others_are_rescued() -> None:
+    sent_type = pa.struct([("b", pa.string()), ("a", pa.int32()), ("z", pa.int64())])
+    wanted = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    values = [{"b": "x", "a": 1, "z": 5}, None, {"b": None, "a": 3, "z": None}]
+    right = [{"a": 1, "b": "x", "c": None}, None, {"a": 3, "b": None, "c": None}]
+    for kind, column, rows, expected in (
+        (sent_type, wanted, values, right),
+        (pa.list_(sent_type), pa.list_(wanted), [values, None, []], [right, None, []]),
+        (pa.struct([("s", sent_type)]), pa.struct([("s", wanted)]), [{"s": values[0]}], [{"s": right[0]}]),
+    ):
+        for first in range(len(rows)):
+            table = pa.table({"v": pa.array(rows, kind)}).slice(first)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            result = find_codec("arrow").decode_batch([sink.getvalue().to_pybytes()], pa.schema([("v", column)]))
+            assert result.problems == {}
+            assert result.columns[0].to_pylist() == expected[first:]
+            assert bool(result.rescued) == (first == 0)
+            assert all("5" in text for text in result.rescued.values())
+
+
+def test_a_message_of_several_arrow_streams_has_the_rows_of_all() -> None:
+    both = sent([1, 2], pa.int64()) + sent([3], pa.int64())
+    schema = pa.schema([("v", pa.int64())])
+    result = find_codec("arrow").decode_batch(
+        [both, sent([4], pa.int64()) + b"junk", sent([5], pa.int32()) + both], schema
+    )
+    assert result.columns[0].to_pylist() == [1, 2, 3]
+    assert "not an Arrow IPC stream" in result.problems[1]
+    assert result.problems[2] == "the message is 3 Arrow IPC streams with different schemas"
 
 
 def test_missing_arrow_columns_are_null_and_times_out_of_range_are_problems() -> None:

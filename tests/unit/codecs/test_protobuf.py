@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -224,13 +221,17 @@ def test_encoding_round_trips(tmp_path_factory: pytest.TempPathFactory, row: dic
 
 
 def serialized(client: Any, message: Any) -> bytes:
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
     serializer = ProtobufSerializer(type(message), client, {"use.deprecated.format": False})
     result: bytes = serializer(message, SerializationContext("tides", MessageField.VALUE))
     return result
 
 
 def test_messages_of_confluents_serializer_are_read(options: dict[str, str]) -> None:
-    client = SchemaRegistryClient.new_client({"url": "mock://protobuf"})
+    confluent = pytest.importorskip("confluent_kafka.schema_registry")
+    client = confluent.SchemaRegistryClient.new_client({"url": "mock://protobuf"})
     first = descriptor_pb2.FileDescriptorSet(file=[{"name": "x"}])
     nested = descriptor_pb2.DescriptorProto.ExtensionRange(start=3)
     own = write_set_of(options, descriptor_pb2.DESCRIPTOR)

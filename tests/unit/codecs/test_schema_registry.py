@@ -52,12 +52,28 @@ def test_a_number_without_a_usable_schema_is_the_message_s_problem(
 
 @pytest.mark.parametrize(
     ("number", "reason"),
-    [(4, "longer than"), (5, "no schema in the response"), (6, "status 307 .redirects"), (7, "status 401"), (8, "503")],
+    [
+        (4, "longer than"),
+        (5, "no schema in the response"),
+        (6, "status 307 .redirects"),
+        (7, "status 401"),
+        (8, "503"),
+        (9, "404, but not from a registry: check the path"),
+        (10, "404, but not from a registry: check the path"),
+    ],
 )
 def test_a_registry_that_does_not_respond_stops_the_reading(registry: Registry, number: int, reason: str) -> None:
     codec = codec_of(registry)
     with pytest.raises(StoreError, match=reason):
         codec.decode_batch([message(1), message(number)], codec.schema([message(1)]))
+
+
+def test_without_a_usable_schema_the_reason_is_told(registry: Registry) -> None:
+    for number, reason in ((2, "of JSON, not of Avro"), (99, "has no schema 99")):
+        with pytest.raises(ValueError, match=f"{reason}; set the option schema to a file"):
+            codec_of(registry).schema([message(number)])
+    with pytest.raises(StoreError, match="check the path"):
+        codec_of(registry).schema([message(9)])
 
 
 def test_a_registry_that_is_not_there_stops_the_reading(registry: Registry) -> None:
@@ -113,7 +129,7 @@ def test_a_registry_over_tls_is_trusted_by_its_authority(registry: Registry, tmp
     registry.socket = context.wrap_socket(registry.socket, server_side=True)
     codec = codec_of(registry, "https", registry_ca=str(certificates.ca), registry_user=USER)
     assert codec.decode(message(1)) == [{"id": 5}]
-    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(StoreError, match="the certificate is not trusted: "):
         codec_of(registry, "https").decode(message(1))
 
 

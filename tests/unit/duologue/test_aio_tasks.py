@@ -25,7 +25,7 @@ class Served:
         self.changed = aio._Changed()
         self.on_end: Any = None
         self.error = None
-        self.has_told = self.has_handler = False
+        self.has_told = self.has_handler = self.is_left = False
         self.queued = self.bad_messages = 0
         self.state = DuologueState.JOINED
         self.received: list[bytes] = []

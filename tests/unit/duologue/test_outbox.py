@@ -8,7 +8,7 @@ from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.duologue.crypto import Opener, Sealer
 from mainstem.duologue.streams import MAX_QUEUED, Outbox
-from mainstem.errors import BackPressured, ClosedError, NotConnected
+from mainstem.errors import BackPressured, ConnectionLost, NotConnected
 
 
 class Window:
@@ -18,7 +18,7 @@ class Window:
         self.room, self.status = room, status
         self.taken: list[bytes] = []
 
-    def offer(self, data: bytes, /) -> int:
+    def offer(self, data: bytes, /, *, reserved_value: int = 0) -> int:
         if self.room <= 0:
             return self.status
         self.room -= 1
@@ -81,7 +81,7 @@ def test_a_failure_is_not_reported_to_the_next_messages_sender() -> None:
 
 
 def test_a_closed_stream_is_an_error_at_once() -> None:
-    with pytest.raises(ClosedError):
+    with pytest.raises(ConnectionLost):
         Outbox(Window(0, OfferStatus.CLOSED), name="x").queue(b"a", 0)
 
 
@@ -96,7 +96,7 @@ def test_an_offered_message_is_sent_immediately_or_not_at_all() -> None:
     assert window.taken == [b"a", b"c"]
     assert (outbox.messages_sent, outbox.bytes_sent) == (2, 2)
     window.status = OfferStatus.CLOSED
-    with pytest.raises(ClosedError):
+    with pytest.raises(ConnectionLost):
         outbox.offer(b"d")
 
 

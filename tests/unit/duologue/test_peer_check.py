@@ -28,7 +28,10 @@ class RevokedMeanwhile:
 
 def test_a_stream_revoked_during_the_check_counts_as_aborted() -> None:
     exchange: Any = SimpleNamespace(
-        image=RevokedMeanwhile(), publication=SimpleNamespace(closed=False, is_connected=True), _peer="the peer"
+        image=RevokedMeanwhile(),
+        publication=SimpleNamespace(closed=False, is_connected=True),
+        peer_has_ended=False,
+        _peer="the peer",
     )
     with pytest.raises(Aborted):
-        Exchange.check_peer(exchange)
+        Exchange.check_peer(exchange, 0)

@@ -27,6 +27,7 @@ from mainstem.errors import ConfigurationError
         ({"closing_timeout": float("inf")}, "closing_timeout=inf: must be"),
         ({"handshake_timeout": -1}, "handshake_timeout=-1: must be"),
         ({"idle_timeout": 0}, "idle_timeout=0: must be"),
+        ({"heartbeat_timeout": 0.2}, "heartbeat_timeout=0.2: must exceed 0.2, the interval of heartbeats"),
     ],
 )
 def test_unusable_settings_are_rejected(settings: dict[str, Any], reason: str) -> None:

@@ -193,6 +193,10 @@ def test_a_no_operation_is_ignored_with_and_without_a_body() -> None:
 def test_a_peer_that_pings_and_never_reads_is_disconnected_at_control_limit() -> None:
     connection = ServerEngine(replace(JAVA, control_limit=100))
     connection.receive_data(encode_connection_header(0))
-    with pytest.raises(RemoteProtocolError) as caught:
+    for _ in range(3):
         connection.receive_data(bytes.fromhex("04000000") * 40)
+        assert len(connection.data_to_send()) >= 160  # responses do not count before they were offered
+    connection.receive_data(bytes.fromhex("04000000") * 40)
+    with pytest.raises(RemoteProtocolError) as caught:
+        connection.receive_data(bytes.fromhex("04000000"))
     assert caught.value.rule == "answers-not-read"

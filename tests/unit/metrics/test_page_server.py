@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import STALL_S, wait_for
 
+from mainstem._internal.http_listener import ConnectionLimits
 from mainstem.errors import DriverTimeout
 from mainstem.metrics import MetricsServer, page_server
-from mainstem.metrics.page_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, PageServer
+from mainstem.metrics.page_server import MAX_HEAD_BYTES, PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mainstem.metrics import Family
 
 GET = "GET /metrics HTTP/1.1"
+MAX_CONNECTIONS = 64
+LIMITS = ConnectionLimits(connections=MAX_CONNECTIONS)
 
 
 def address(server: PageServer) -> tuple[str, int]:
@@ -55,7 +58,7 @@ def names_of_threads() -> list[str]:
 
 @pytest.fixture
 def server() -> Iterator[PageServer]:
-    with PageServer("127.0.0.1:0", lambda: "tide 1\n", name="listen") as running:
+    with PageServer("127.0.0.1:0", lambda: "tide 1\n", name="listen", insecure=False, limits=LIMITS) as running:
         yield running
 
 
@@ -69,13 +72,16 @@ def test_idle_connections_hold_no_threads_and_block_no_one(server: PageServer) -
         # The oldest connections were closed to make room.
         assert [rest_of(sock) for sock in silent[: 300 - MAX_CONNECTIONS]] == [b""] * (300 - MAX_CONNECTIONS)
         assert len(names_of_threads()) <= 2
-        assert len(server._connections) <= MAX_CONNECTIONS
-    wait_for(lambda: not server._connections)
+        assert server._counts.connections <= MAX_CONNECTIONS
+    wait_for(lambda: not server._counts.connections)
 
 
-def test_a_head_that_is_not_complete_in_time_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.05)
-    with PageServer("127.0.0.1:0", str, name="listen") as server, connect(server) as sock:
+def test_a_head_that_is_not_complete_in_time_ends_its_connection() -> None:
+    limits = ConnectionLimits(head_seconds=0.05)
+    with (
+        PageServer("127.0.0.1:0", str, name="listen", insecure=False, limits=limits) as server,
+        connect(server) as sock,
+    ):
         sock.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert rest_of(sock) == b""
 
@@ -88,10 +94,10 @@ def test_a_peer_that_does_not_take_the_page_is_ended(monkeypatch: pytest.MonkeyP
         written.set()
         return "x" * (32 << 20)
 
-    with PageServer("127.0.0.1:0", page, name="listen") as server, connect(server) as sock:
+    with PageServer("127.0.0.1:0", page, name="listen", insecure=False) as server, connect(server) as sock:
         sock.sendall(f"{GET}\r\n\r\n".encode())
         assert written.wait(STALL_S)
-        wait_for(lambda: not server._connections)
+        wait_for(lambda: not server._counts.connections)
         assert len(rest_of(sock)) < 32 << 20
 
 
@@ -103,12 +109,17 @@ def test_requests_above_the_limit_in_flight_are_rejected() -> None:
         go.wait(STALL_S)
         return "tide 1\n"
 
-    with PageServer("127.0.0.1:0", page, name="listen") as server, ExitStack() as stack:
+    with (
+        PageServer("127.0.0.1:0", page, name="listen", insecure=False, limits=LIMITS) as server,
+        ExitStack() as stack,
+    ):
         stack.callback(go.set)
         asking = [stack.enter_context(connect(server)) for _ in range(MAX_CONNECTIONS)]
         for sock in asking:
             sock.sendall(f"{GET}\r\n\r\n".encode())
-        wait_for(lambda: len(server._connections) == MAX_CONNECTIONS and not server._silent)
+        wait_for(
+            lambda: sum(not each.is_silent for each in list(server._listener.connections.values())) == MAX_CONNECTIONS
+        )
         with connect(server) as sock:
             assert rest_of(sock).startswith(b"HTTP/1.1 503 ")
         assert begun.is_set()
@@ -131,7 +142,7 @@ def test_addresses_and_localhost_are_served(server: PageServer, field: str) -> N
 
 def test_the_name_that_the_operator_listens_on_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "listening_addresses", lambda *_: [(socket.AF_INET, ("127.0.0.1", 0))])
-    with PageServer("Recorder-1:0", str, name="listen") as server:
+    with PageServer("Recorder-1:0", str, name="listen", insecure=True) as server:
         assert ask(server, GET, "Host: recorder-1:9464")[0] == 200
         assert ask(server, GET, "Host: recorder-2:9464")[0] == 421
 
@@ -148,7 +159,10 @@ def test_another_host_can_use_any_name(server: PageServer, monkeypatch: pytest.M
         (["GET /metrics?name=tide HTTP/1.0"], 200),
         (["GET / HTTP/1.1"], 404),
         (["HEAD / HTTP/1.1"], 404),
-        (["GET http://attacker.example/metrics HTTP/1.1"], 404),
+        (["GET http://attacker.example/metrics HTTP/1.1", "Host: 127.0.0.1"], 421),
+        (["GET http://127.0.0.1/metrics?x=1 HTTP/1.1", "Host: attacker.example"], 200),
+        (["GET ftp://127.0.0.1/metrics HTTP/1.1"], 400),
+        (["GET * HTTP/1.1"], 400),
         (["POST /metrics HTTP/1.1"], 405),
         (["GET /metrics"], 400),
         (["\x16\x03\x01"], 400),
@@ -164,10 +178,10 @@ def test_responses_by_method_and_path(server: PageServer, lines: list[str], stat
 
 
 def test_ipv6_and_every_address_of_a_name() -> None:
-    with PageServer("[::1]:0", lambda: "tide 1\n", name="listen") as server:
+    with PageServer("[::1]:0", lambda: "tide 1\n", name="listen", insecure=False) as server:
         assert server.url.startswith("http://[::1]:")
         assert ask(server, GET) == (200, b"tide 1\n")
-    with PageServer("localhost:0", lambda: "tide 1\n", name="listen") as server:
+    with PageServer("localhost:0", lambda: "tide 1\n", name="listen", insecure=False) as server:
         for host in {entry[4][0] for entry in socket.getaddrinfo("localhost", None)}:
             socket.create_connection((host, address(server)[1]), STALL_S).close()
 
@@ -201,14 +215,14 @@ def test_a_page_that_never_ends_is_an_answer_and_one_thread(monkeypatch: pytest.
         go.wait(STALL_S)
         return "late\n"
 
-    with PageServer("127.0.0.1:0", page, name="listen") as server:
+    with PageServer("127.0.0.1:0", page, name="listen", insecure=False) as server:
         assert [ask(server, GET)[0] for _ in range(3)] == [503] * 3
         assert len(names_of_threads()) == 2
         go.set()
 
 
 def test_close_leaves_no_thread_no_connection_and_no_port(recwarn: pytest.WarningsRecorder) -> None:
-    server = PageServer("localhost:0", lambda: "tide 1\n", name="listen")
+    server = PageServer("localhost:0", lambda: "tide 1\n", name="listen", insecure=False)
     with ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(10)]
         assert ask(server, GET)[0] == 200

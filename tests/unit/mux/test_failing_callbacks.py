@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import Any
 
 import pytest
-from tests.support.waiting import soon
+from tests.support.waiting import soon, until
 
 from mainstem import bymux
 from mainstem.errors import ConnectionLost
-from mainstem.mux.transports import SocketTransport, UnconnectedProtocol
+from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
+from mainstem.mux.sockets import ServerAddress
+from mainstem.mux.transports import SocketTransport
 
 
 def fail(*_: object) -> None:
@@ -36,9 +39,7 @@ async def test_an_exception_in_a_step_ends_the_connection(
         bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=spoil) as listener,
         bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
-        async with asyncio.timeout(10):
-            while not connections:
-                await asyncio.sleep(0.01)
+        await until(lambda: connections)
         stream = await connection.open_stream()
         stream.write(b"tide")
         with pytest.raises(ConnectionLost):
@@ -74,13 +75,44 @@ class Broken:
 
 async def test_a_transport_that_fails_during_setup_reports_the_error() -> None:
     loop = asyncio.get_running_loop()
-    logged: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: logged.append(context))
     server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
     async with server:
         handler = Broken()
-        await loop.create_connection(
-            lambda: UnconnectedProtocol(SocketTransport(handler).take_over), *server.sockets[0].getsockname()
+        transport = await SocketTransport.connected(
+            lambda protocol: loop.create_connection(protocol, *server.sockets[0].getsockname())
         )
+        with pytest.raises(ZeroDivisionError):
+            transport.start(handler)
         assert isinstance(await soon(handler.lost), ZeroDivisionError)
-    assert len(logged) == 1
+
+
+async def test_connecting_raises_what_the_handler_raised_and_not_that_nobody_was_reached() -> None:
+    raised = ConnectionLost("the handler lost another connection")
+
+    class Losing(Broken):
+        def transport_ready(self, _transport: object) -> None:
+            raise raised
+
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(ConnectionLost) as caught:
+            await ServerAddress(host, port, None, None, None).connect(Losing(), 10.0)  # type: ignore[arg-type]
+    assert caught.value is raised
+
+
+async def test_an_error_of_the_server_is_not_taken_for_a_failed_handshake() -> None:
+    def fail() -> Any:
+        raise PermissionError("the application may not do that")
+
+    refused: list[tuple[str, str, str]] = []
+    admission = ConnectionAdmission(fail, bymux.Settings(), lambda *reasons: refused.append(reasons))
+    near, far = socket.socketpair()
+    with far:
+        near.setblocking(False)
+        PendingConnection(admission, near, None).start()
+        (task,) = admission.tasks
+        await asyncio.wait([task])
+        assert isinstance(task.exception(), PermissionError)
+        assert far.recv(1) == b""
+    assert (refused, len(admission)) == ([], 0)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.waiting import settle, until
+from tests.support.waiting import settle, soon, until
 
 from mainstem import bymux
 from mainstem.jmux.aio_server import MAX_HANDLERS
@@ -46,7 +46,7 @@ async def test_aborted_bymux_streams_count_against_the_limit_until_their_handler
     assert handler.started == 4
     assert not client._runner.engine.can_open  # back pressure: the client has no credit for a fifth stream
     handler.release.set()
-    await asyncio.wait_for(flooding, 30)
+    await soon(flooding)
     assert handler.most <= 4
     await until(lambda: handler.started == 40 and not handler.running)
 
@@ -103,3 +103,19 @@ async def test_jmux_requests_waiting_for_a_handler_can_be_retried_after_shutdown
     await settle()
     assert waiting.may_retry
     assert handler.started == MAX_HANDLERS
+
+
+async def test_control_limit_does_not_cut_off_a_peer_that_reads() -> None:
+    async def echo(stream: bymux.aio.Stream) -> None:
+        async for data in stream:
+            stream.write(data)
+
+    client, _ = bymux_pair(echo, settings=bymux.Settings(control_limit=1))
+
+    async def exchange() -> bytes:
+        async with client.open_stream() as stream:
+            stream.write(b"tide")
+            stream.finish()
+            return await stream.read(-1)
+
+    assert await soon(asyncio.gather(*(exchange() for _ in range(200)))) == [b"tide"] * 200

@@ -12,7 +12,7 @@ from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.errors import ClosedError, LimitExceeded, Timeout
+from mainstem.errors import ClosedError, LimitExceeded, LocalProtocolError, MainstemError, Timeout
 from mainstem.jmux import aio as jmux
 from mainstem.mux import blocking
 
@@ -49,6 +49,20 @@ async def test_a_timed_out_readexactly_loses_nothing(open_stream: Callable[[], A
         await asyncio.wait_for(stream.readexactly(4), 0.01)
     stream.write(b"cd")
     assert await stream.readexactly(4) == b"abcd"
+
+
+@OPEN
+@pytest.mark.parametrize("count", [-1, 5], ids=["everything", "some"])
+async def test_a_second_reader_gets_an_error_and_the_first_one_its_data(
+    open_stream: Callable[[], Awaitable[BaseStream]], count: int
+) -> None:
+    stream = await open_stream()
+    reading = asyncio.ensure_future(stream.readexactly(4))
+    await settle()
+    with pytest.raises(LocalProtocolError, match="use one task or thread for reading"):
+        await stream.read(count)
+    stream.write(b"tide")
+    assert await soon(reading) == b"tide"
 
 
 @OPEN
@@ -130,6 +144,48 @@ async def test_reading_everything_is_limited_by_read_limit(protocol: str) -> Non
     received = 0
     while received < 8000:
         received += len(await soon(stream.read()))
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["arriving", "arrived with its end"])
+@pytest.mark.parametrize("protocol", ["bymux", "jmux"])
+async def test_the_read_limit_does_not_depend_on_when_the_end_arrives(protocol: str, is_whole: bool) -> None:
+    outcomes: list[bytes | MainstemError] = []
+
+    async def handler(stream: BaseStream) -> None:
+        if is_whole:
+            await until(lambda: stream._eof)
+        for limit in (-1, 1001, -1):
+            try:
+                outcomes.append(await stream.read(limit))
+            except LimitExceeded as error:
+                outcomes.append(error)
+
+    if protocol == "bymux":
+        client, _ = bymux_pair(handler, settings=bymux.Settings(read_limit=1000))
+        stream: BaseStream = await client.open_stream()
+    else:
+        jmux_client, _ = jmux_pair(handler, settings=jmux.Settings(read_limit=1000))
+        stream = await jmux_client.open_session()
+    stream.write(bytes(2001))
+    stream.finish()
+    await until(lambda: len(outcomes) == 3)
+    assert isinstance(outcomes[0], LimitExceeded)
+    assert outcomes[1:] == [bytes(1001), bytes(1000)]
+
+
+@pytest.mark.parametrize("size", [1001, 100_000])
+async def test_the_response_to_a_request_is_limited_by_read_limit(size: int) -> None:
+    async def handler(session: jmux.ServerSession) -> None:
+        session.write(bytes(int(await session.read(-1))))
+
+    client, _ = jmux_pair(handler, settings=jmux.Settings(read_limit=1000))
+    for _ in range(3):
+        assert len(await soon(client.request(b"1000"))) == 1000
+        with pytest.raises(LimitExceeded) as caught:
+            await soon(client.request(b"%d" % size))
+        assert caught.value.limit == 1000
+        assert not caught.value.may_retry
+    assert client.stats().streams == 0
 
 
 async def test_a_free_session_goes_to_the_next_waiter_if_one_is_cancelled() -> None:

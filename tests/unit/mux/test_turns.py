@@ -133,6 +133,24 @@ async def test_a_lone_write_is_sent_after_queued_bytes() -> None:
     assert received == b"a" * 1500 + b"b"
 
 
+@pytest.mark.parametrize("paused", ["client", "server"])
+async def test_an_orderly_end_reaches_the_peer_of_a_paused_transport(paused: str) -> None:
+    """The bytes that the transport holds, and the packets that end the connection, are sent after the connection's end."""
+    client, server = bymux_pair(echo_stream)
+    async with client.open_stream() as stream:
+        stream.write(MESSAGE)
+        stream.finish()
+        assert await stream.read(-1) == MESSAGE
+    await settle()
+    for end, name in ((client, "client"), (server, "server")):
+        assert end._runner.transport is not None
+        end._runner.transport.paused = paused == name
+    ending = asyncio.ensure_future(client.close()), asyncio.ensure_future(server.close())
+    await until(lambda: client.closed and server.closed)
+    await asyncio.gather(*ending)
+    assert (client.error, server.error) == (None, None)
+
+
 async def test_a_lone_write_to_a_paused_transport_is_queued() -> None:
     client, _ = bymux_pair(echo_stream)
     async with client, await client.open_stream() as stream:

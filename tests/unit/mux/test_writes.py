@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
@@ -141,6 +142,33 @@ async def test_close_times_out_if_the_peer_grants_no_credit() -> None:
     assert stream.queued == 0
 
 
+async def test_the_error_of_a_stream_that_was_cut_off_is_the_timeout() -> None:
+    client, _ = bymux_pair(hold, settings=WINDOW)
+    stream = await client.open_stream()
+    stream.write(bytes(50_000))
+    with pytest.raises(Timeout) as caught:
+        await soon(stream.close(timeout=0.05))
+    assert caught.value.unsent > 0
+    assert stream.error is caught.value
+    assert stream.closed
+
+
+async def test_the_error_of_a_session_that_was_cut_off_is_the_timeout() -> None:
+    sessions: list[jmux.ServerSession] = []
+
+    async def respond(session: jmux.ServerSession) -> None:
+        sessions.append(session)
+        await session.read(-1)
+        session.write(bytes(50_000))
+
+    client, _ = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024, stall_timeout=0.05))
+    session = await client.open_session()
+    session.finish()
+    await until(lambda: bool(sessions) and sessions[0].error is not None)
+    assert isinstance(sessions[0].error, Timeout)
+    assert sessions[0].error.unsent > 0
+
+
 async def test_close_does_not_time_out_while_bytes_are_sent() -> None:
     async def slow(stream: bymux.aio.Stream) -> None:
         while await stream.readexactly(100):
@@ -231,3 +259,36 @@ async def test_a_connection_closed_in_the_middle_of_a_request_is_lost(inside: bo
         await bymux_client.accept_stream()
     with pytest.raises(MainstemError):
         await bymux_client.open_stream()
+
+
+@pytest.mark.parametrize("reads_again", [True, False], ids=["reads again", "never reads again"])
+async def test_shutdown_waits_until_the_end_of_an_empty_response_is_sent(reads_again: bool) -> None:
+    began = asyncio.Event()
+
+    async def respond(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+        began.set()
+
+    client, endpoint = jmux_pair(respond)
+    assert await soon(client.request(b"first")) == b""
+    (server,), transport = endpoint.servers, endpoint.transports[1]
+    began.clear()
+    transport.paused = True
+    requesting = asyncio.ensure_future(client.request(b"second"))
+    await soon(began.wait())
+    await settle()
+    loop = asyncio.get_running_loop()
+    shutting = asyncio.ensure_future(server.shutdown(math.inf if reads_again else loop.time() + 0.05))
+    await settle()
+    assert not shutting.done()
+    if reads_again:
+        transport.paused = False
+        server.writing_resumed()
+    await soon(shutting)
+    assert server.over
+    if reads_again:
+        assert await soon(requesting) == b""
+    else:
+        with pytest.raises(Aborted) as caught:
+            await soon(requesting)
+        assert not caught.value.may_retry

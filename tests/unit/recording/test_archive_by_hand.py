@@ -51,7 +51,7 @@ class Log:
         term_id, offset = INITIAL_TERM_ID + self.position // TERM, self.position % TERM
         identity = SESSION_ID
         if self.checksums and kind == 1:
-            identity = struct.unpack("<i", struct.pack("<I", zlib.crc32(payload)))[0]
+            identity = struct.unpack("<i", struct.pack("<I", zlib.crc32(payload + bytes(-len(payload) % 32))))[0]
         head = struct.pack("<iBBHiiiiq", length, 0, flags, kind, offset, identity, STREAM_ID, term_id, 0)
         self._write(head + payload)
         self.position += (length + 31) // 32 * 32

@@ -403,3 +403,29 @@ def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ra
                 wait([future], STALL_S)
         segment.close()
         assert any(memory is each for each in fetching._kept) is not is_late
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_segment_that_is_replaced_while_it_is_read_ends_the_scan(
+    stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two archives with equal ids, a reader never gets rows of both, nor a message with bytes of both."""
+    monkeypatch.setattr(fetching, "FIRST_RANGE_BYTES", 4096)
+    monkeypatch.setattr(fetching, "RANGE_BYTES", 4096)
+    recorded(tmp_path / "a", sessions=1, stopped=stopped)
+    recorded(tmp_path / "b", sessions=1)
+    name = "0-0.rec"
+
+    class Replaced(RemoteStore):
+        def read(self, file: str, start: int, end: int) -> bytes:
+            if file == name and start == TERM:
+                os.replace(tmp_path / "b" / name, tmp_path / "a" / name)
+            return super().read(file, start, end)
+
+    archive = DirectoryArchive(Replaced(tmp_path / "a"))
+    (descriptor,) = archive.recordings()
+    with (
+        RecordingReader(archive, descriptor) as reader,
+        pytest.raises(StoreError, match=f"{name} was replaced or changed while it was read"),
+    ):
+        list(messages(reader, 0, reader.end_position()))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -68,6 +69,25 @@ def test_a_json_line_is_a_message(recordings: Recordings) -> None:
     write_rows(recordings.scan(["position", "payload"]).to_reader(), file, "jsonl", payload="text")
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     assert [line["payload"].encode() for line in lines] == PAYLOADS
+
+
+def test_json_lines_are_strict_json_with_numbers_that_json_lacks_as_text() -> None:
+    values = [1.5, math.nan, math.inf, -math.inf, None]
+    nested = [{"list": [value]} for value in values]
+    table = pa.table({"f": pa.array(values), "s": pa.array(nested)})
+    file = io.BytesIO()
+    write_rows(table.to_reader(), file, "jsonl")
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    lines = [json.loads(line, parse_constant=refuse) for line in file.getvalue().splitlines()]
+    assert [line["f"] for line in lines] == [1.5, "NaN", "Infinity", "-Infinity", None]
+    assert [line["s"]["list"][0] for line in lines] == [1.5, "NaN", "Infinity", "-Infinity", None]
+    assert pl.read_ndjson(file.getvalue(), infer_schema_length=None)["f"].to_list() == [
+        "1.5",
+        *(line["f"] for line in lines[1:]),
+    ]
 
 
 def test_invalid_utf8_is_refused_with_its_position(tmp_path: Path) -> None:

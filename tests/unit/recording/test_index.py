@@ -59,8 +59,7 @@ def test_a_file_truncated_by_a_crash_is_started_over(tmp_path: Path) -> None:
 def test_entries_past_the_position_are_cut_when_the_recorder_restarts(tmp_path: Path) -> None:
     writer = IndexWriter(tmp_path, 1, 0)
     entries = [IndexEntry(position, 1, position // 64) for position in (64, 128, 192)]
-    for entry in entries:
-        writer.append(entry)
+    writer.append(*entries)
     writer.publish(192, 1)
     writer.close()
     IndexWriter(tmp_path, 1, 128).close()
@@ -80,7 +79,7 @@ def test_every_lookup_agrees_with_a_linear_search(tmp_path: Path, seed: int) -> 
         time_ns += rng.randrange(3)
         messages += rng.randrange(3)
         entries.append(IndexEntry(position, time_ns, messages, rng.getrandbits(32)))
-        writer.append(entries[-1])
+    writer.append(*entries)
     recorded = rng.choice(entries).position if entries else 0
     writer.publish(recorded, 1)
     reader = LocalIndex(tmp_path, 1)

@@ -17,6 +17,7 @@ from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recording, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE, Catalog, find_changed_entries, read_entries
+from mainstem.recording.earlier_frames import at_once
 from mainstem.recording.index import index_file
 from mainstem.recording.maintenance import Maintenance, find_orphans
 from mainstem.recording.mark_file import RECORDER
@@ -143,7 +144,7 @@ def make_extended(directory: Path, *, is_split: bool, is_summed: bool) -> list[b
         store_checksums(directory)
     with ArchiveFiles(directory, RECORDER, segment_length=SEGMENT) as files:
         (descriptor,) = read_catalog(directory)
-        writer = files.extend(descriptor, image(78, stream.position))
+        writer = files.extend(descriptor, image(78, stream.position), at_once(files.earlier_frames(descriptor)))
         stream.session_id = 78
         if is_split:
             writer.write(memoryview(stream.frame(b"b" * 40, 0x40)), 0)

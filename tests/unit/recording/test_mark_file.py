@@ -108,6 +108,17 @@ def test_the_mark_of_an_archive_that_is_starting_is_honored(tmp_path: Path) -> N
         Recorder(tmp_path).close()
 
 
+def test_a_mark_in_the_future_says_that_the_clock_was_set_back(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / MARK_FILE
+    path.write_bytes(mark(now_ms(clock) + 3_600_000))
+    with pytest.raises(
+        RecordingError, match=r"3600\.0 s in the future.*the clock was set back.*delete archive-mark\.dat"
+    ):
+        Recorder(tmp_path, clock=clock)
+    path.unlink()
+    Recorder(tmp_path, clock=clock).close()
+
+
 def test_the_mark_of_another_major_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / MARK_FILE).write_bytes(mark(-1, version=2 << 16))
     with pytest.raises(RecordingError, match="version 2, not 3; migrate it"):

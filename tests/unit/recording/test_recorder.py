@@ -285,7 +285,7 @@ def test_a_fault_in_the_middle_is_reported_with_its_place_or_ends_the_reading(tm
     sent = payloads(100, most=500)
     make(tmp_path, sent)
     stream = Stream()
-    at = list(stream.runs(sent))[50][0]
+    (at, _), (after, _) = list(stream.runs(sent))[50:52]
     path = tmp_path / "0-0.rec"
     data = bytearray(path.read_bytes())
     for bad, reason in ((0, "nothing was written"), (17, "invalid"), (-64, "invalid"), (1 << 28, "truncated")):
@@ -294,8 +294,47 @@ def test_a_fault_in_the_middle_is_reported_with_its_place_or_ends_the_reading(tm
         with open_recording(tmp_path, 0) as reader:
             with pytest.raises(RecordingError, match=rf"offset {at} .*{reason}"):
                 list(batches(reader, 0, reader.end_position()))
-            kept = sum(rows for _, rows in batches(reader, 0, reader.end_position(), strict=False))
-            assert kept == 50
+            skipped: list[SkippedRange] = []
+            kept = sum(
+                rows for _, rows in batches(reader, 0, reader.end_position(), strict=False, on_skip=skipped.append)
+            )
+            assert kept == 99
+            assert [(each.start, each.end) for each in skipped] == [(at, after)]
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_only_damaged_messages_are_skipped(tmp_path: Path, index: bool) -> None:
+    sent = [number.to_bytes(4, "little") * 8 for number in range(1_000)]
+    make(tmp_path, sent)
+    places = [position for position, _ in Stream().runs(sent)]
+    path = tmp_path / "0-0.rec"
+    data = bytearray(path.read_bytes())
+    bad = (3, 4, 500, 998)
+    for number in bad:
+        data[places[number] : places[number] + 32] = b"\xff" * 32
+    path.write_bytes(data)
+    if not index:
+        (tmp_path / "0.mainstem-positions").unlink()
+    skipped: list[SkippedRange] = []
+    with open_recording(tmp_path, 0) as reader:
+        rows = batches(reader, 0, reader.end_position(), strict=False, on_skip=skipped.append)
+        assert sum(count for _, count in rows) == len(sent) - len(bad)
+    assert [(each.start, each.end) for each in skipped] == [
+        (places[first], places[after]) for first, after in ((3, 5), (500, 501), (998, 999))
+    ]
+
+
+def test_a_payload_that_looks_like_a_frame_is_not_a_message(tmp_path: Path) -> None:
+    inner = Stream()
+    inner.position = 32 * 500  # elsewhere than where it lies in the recording
+    sent = [b"first", inner.message(b"not sent") * 4, b"last"]
+    make(tmp_path, sent)
+    places = [position for position, _ in Stream().runs(sent)]
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(places[1])
+        file.write(bytes(32))
+    with open_recording(tmp_path, 0) as reader:
+        assert rows_between(reader, 0, reader.end_position(), strict=False) == [places[1], reader.end_position()]
 
 
 def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,6 +89,13 @@ def test_every_output_format_has_the_same_rows(recorded: Recorded, recordings: R
     assert recordings.scan_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
     assert recordings.scan().to_pandas()["payload"].tolist() == expected
     assert duckdb.sql("select payload from recordings").fetchall() == [(payload,) for payload in expected]
+
+
+def test_constructors_of_data_frames_take_recordings_as_a_table_or_refuse(recordings: Recordings) -> None:
+    assert pl.DataFrame(recordings).equals(eager_frame(recordings))
+    assert pl.LazyFrame(recordings).collect().equals(eager_frame(recordings))
+    with pytest.raises(TypeError, match=r"call scan\(\)\.to_pandas\(\)"):
+        pd.DataFrame(recordings)
 
 
 def test_a_sequence_of_readers(recordings: Recordings) -> None:
@@ -294,7 +303,7 @@ def test_later_records_appear_in_the_next_read(tmp_path: Path) -> None:
             assert recordings.scan(["payload"]).to_arrow()["payload"].to_pylist() == [b"one", b"two"]
 
 
-def test_a_damaged_part_raises_or_is_skipped(tmp_path: Path) -> None:
+def test_a_damaged_part_raises_or_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, streams=1)
     with (tmp_path / f"0-{2 * TERM}.rec").open("r+b") as file:
         file.write(b"\xff" * 64)
@@ -302,3 +311,4 @@ def test_a_damaged_part_raises_or_is_skipped(tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match=f"0-{2 * TERM}.rec"):
             recordings.scan().to_arrow()
         assert 0 < recordings.scan(strict=False).to_arrow().num_rows < 200
+    assert re.fullmatch(r"recording 0: \d+ bytes are skipped, positions \d+ to \d+: .*", caplog.messages[0])

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from tests.support.extended_recordings import ExtendedRecording
 from tests.support.plain_server import plain_server
 from tests.support.recording_server import RunningServer
 from tests.support.waiting import wait_for
@@ -20,6 +21,7 @@ from tests.unit.serve.conftest import Live
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import messages, open_recording, open_recordings
 from mainstem.recording.catalog import Catalog
+from mainstem.recording.index import index_file
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.served import ServedArchive
 from mainstem.store.http import HttpStore
@@ -214,3 +216,20 @@ def test_a_reader_continues_after_the_server_has_restarted(live: Live) -> None:
     reader.close()
     archive.close()
     second.__exit__()
+
+
+@pytest.mark.parametrize("takes_over", [False, True], ids=["mainstem", "aeron"])
+def test_a_recording_that_is_extended_stays_the_same(tmp_path: Path, takes_over: bool) -> None:
+    recording = ExtendedRecording(tmp_path / "rec", is_aeron=False)
+    recording.record(77, [b"a%d" % number * 20 for number in range(500)])
+    index = index_file(recording.directory, 0)
+    first, stale = list(recording.sent), index.read_bytes()
+    with RunningServer(recording.directory) as server, open_recording(server.url, 0) as before:
+        recording.is_aeron = takes_over
+        recording.record(-8, [b"b%d" % number * 20 for number in range(100)], stops=False)
+        if takes_over:
+            index.write_bytes(stale)  # Aeron Archive does not write it
+        assert [payload for _, payload in messages(before, 0, before.end_position())] == [each for _, each in first]
+        with open_recordings(server.url) as recordings:
+            table = recordings.scan(["session_id", "payload"]).to_arrow()
+    assert list(zip(table["session_id"].to_pylist(), table["payload"].to_pylist(), strict=True)) == recording.sent

@@ -76,6 +76,6 @@ def test_a_recorder_continues_in_a_stored_directory(archive: Path) -> None:
         writer = recorder.start(
             session_id=79, stream_id=1003, initial_term_id=3, term_buffer_length=TERM, mtu_length=1408, join_position=0
         )
-        record(writer, Stream(session_id=79), [b"new"] * 3, time_ns=1_800_000_000 * 10**9)
+        record(writer, Stream(session_id=79, initial_term_id=3), [b"new"] * 3, time_ns=1_800_000_000 * 10**9)
     with open_recordings(archive) as recordings:
         assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == [*SENT, *[b"new"] * 3]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import resource
 import socket
 import ssl
-from contextlib import suppress
+import tracemalloc
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,13 +20,15 @@ from tests.support.waiting import soon, until
 from mainstem._internal.exposure import check_exposure, is_literal_host
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import Access, read_tokens
+from mainstem.serve.app import Application
 from mainstem.serve.directory import ServedDirectory, TooManyFilesError
+from mainstem.serve.http_server import log
 from mainstem.serve.limits import Limits
 from mainstem.serve.ranges import RangeError, parse_range
 from mainstem.serve.server import RecordingServer, tls_context
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from tests.unit.serve.conftest import Live
@@ -94,6 +99,21 @@ async def test_symbolic_links_are_not_followed(server: RecordingServer, live: Li
     response = await get(server.url, f"/{name}")
     assert response.status == 404
     assert SECRET not in response.body
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("other.mainstem-positions", path)])
+async def test_positions_are_read_from_ordinary_files_only(live: Live, make: Callable[[Path], None]) -> None:
+    """A named pipe does not stop the server, and a link does not lend the positions of another file."""
+    live.add(10)
+    name = live.path / "0.mainstem-positions"
+    name.rename(live.path / "other.mainstem-positions")
+    make(name)
+    async with RecordingServer(live.path, "127.0.0.1", 0) as server:
+        for target in ("/v1/recordings", "/v1/recordings/0"):
+            response = await get(server.url, target)
+            row = response.json["recordings"][0] if target == "/v1/recordings" else response.json
+            assert (response.status, row["recorded_position"]) == (200, None)
+        assert (await get(server.url, "/0.mainstem-positions")).status == 404
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
@@ -230,6 +250,30 @@ async def test_a_peer_that_does_not_read_is_cut_off(live: Live) -> None:
         assert server.metrics.bytes_sent < 1 << 30
 
 
+async def test_peers_that_do_not_read_the_catalog_hold_no_copies_of_it(live: Live) -> None:
+    """The catalog is sent from memory, which is shared by all responses, and not limited like transfers of files."""
+    live.add(1)
+    length = 16 << 20
+    os.truncate(live.path / "archive.catalog", length)
+    async with RecordingServer(live.path, "127.0.0.1", 0) as server:
+        assert (await get(server.url, "/v1/recordings")).status == 200
+        peers = [await connect(server.url, limit=1024) for _ in range(16)]
+        tracemalloc.start()
+        try:
+            for peer in peers:
+                await peer.send(b"GET /archive.catalog HTTP/1.1\r\nHost: 127.0.0.1\r\nRange: bytes=1-\r\n\r\n")
+            for peer in peers:
+                await soon(peer.reader.readuntil(b"\r\n\r\n"))
+            held, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < length
+        assert peak < 4 * length  # each response reads the catalog, if it is not cached yet
+        for peer in peers:
+            peer.writer.transport.abort()
+        await until(lambda: not server.metrics.connections)
+
+
 async def test_transfers_at_one_time_are_bounded(live: Live) -> None:
     with (live.path / "0-65536.rec").open("wb") as file:
         file.truncate(1 << 30)
@@ -270,14 +314,55 @@ async def test_connections_are_bounded_and_of_one_address_too(live: Live) -> Non
         refused = await connect(server.url)
         assert (await refused.response()).status == 503
         await refused.wait_closed()
-        await connect(server.url, local_addr=("127.0.0.2", 0))
-        await until(lambda: server.metrics.connections >= 3)
+        other = await connect(server.url, local_addr=("127.0.0.2", 0))
+        assert (await other.get("/v1/recordings")).status == 200
         third = await connect(server.url, local_addr=("127.0.0.3", 0))
         assert (await third.response()).status == 503
         assert dict(server.metrics.refused) == {"connections of one address": 1, "connections": 1}
         await peers[0].close()
         await until(lambda: server.metrics.connections <= 2)
         assert (await get(server.url, "/v1/recordings")).status == 200
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+async def test_silent_connections_give_way_to_later_ones(live: Live, address: str) -> None:
+    limits = Limits(connections=4, connections_per_address=4 if address == "127.0.0.2" else 3)
+    async with RecordingServer(live.path, "127.0.0.1", 0, limits=limits) as server:
+        served = await connect(server.url)
+        assert (await served.get("/v1/recordings")).status == 200
+        silent = [await connect(server.url) for _ in range(20)]
+        for peer in silent[10:]:
+            with suppress(ConnectionError):
+                await peer.send(b"GET / HTTP/1.1\r\nX: ")
+        peer = await connect(server.url, local_addr=(address, 0))
+        assert (await peer.get("/v1/recordings")).status == 200
+        for each in silent[:10]:
+            await each.wait_closed()
+        assert server.metrics.connections <= 4
+        assert (await served.get("/v1/recordings")).status == 200
+        assert not server.metrics.refused
+
+
+async def test_silent_connections_give_way_when_there_are_no_descriptors(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RecordingServer(live.path, "127.0.0.1", 0) as server:
+        silent = [await connect(server.url) for _ in range(3)]
+        await until(lambda: server.metrics.connections >= 3)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The last descriptor is for the peer's socket, so that there is none for the server's.
+        with socket.socket() as last, suppress(OSError), ExitStack() as stack:
+            last.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, limit[1]))
+            stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limit)
+            with suppress(OSError):
+                while True:
+                    stack.enter_context(open(os.devnull))
+            host, port = server.url.removeprefix("http://").split(":")
+            await asyncio.get_running_loop().sock_connect(last, (host, int(port)))
+            await silent[0].wait_closed()
+            await until(lambda: server.metrics.connections >= 3)
+    assert caplog.text.count("cannot accept connections") <= 1
 
 
 async def test_many_pipelined_requests_are_each_responded_to(server: RecordingServer) -> None:
@@ -338,6 +423,80 @@ async def test_without_the_token_every_request_is_401(live: Live, field: str, ca
     assert TOKEN not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        f"Authorization: Bearer {TOKEN}\0",
+        f"Authorization : Bearer {TOKEN}",
+        f"Authorization: Bearer {TOKEN}\n",
+        f"Authorization: Bearer \r\n {TOKEN}",
+        f"Authorization: Bearer {TOKEN}\r\n\x1b]0;title\x07: x",
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: -1",
+    ],
+)
+async def test_a_request_that_is_not_valid_http_leaves_one_line_without_its_text(
+    live: Live, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    log._repeated.clear()
+    async with RecordingServer(live.path, "127.0.0.1", 0, access=Access((TOKEN,))) as server:
+        for _ in range(20):
+            peer = await connect(server.url)
+            await peer.send(f"GET /v1/recordings HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n".encode())
+            assert (await peer.response()).status in (200, 400, 401)
+            await peer.close()
+    assert TOKEN not in caplog.text
+    assert "\x1b" not in caplog.text
+    assert "Traceback" not in caplog.text
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith(("mainstem", "aiohttp"))]
+    assert len(lines) <= 1
+    assert all("127.0.0.1" in line for line in lines)
+
+
+async def test_a_handler_that_raises_is_one_line_without_the_text_of_the_error(
+    live: Live, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_self: Application, _request: object) -> None:
+        raise ValueError(f"invalid literal: '{TOKEN}\n'")
+
+    monkeypatch.setattr(Application, "handle", fail)
+    log._repeated.clear()
+    async with RecordingServer(live.path, "127.0.0.1", 0) as server:
+        for _ in range(3):
+            assert (await get(server.url, "/v1/recordings")).status == 500
+    (record,) = caplog.records
+    assert record.getMessage().startswith("a request failed: ValueError in ")
+    assert TOKEN not in caplog.text
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://127.0.0.1:80/v1/recordings", 200),
+        ("HTTP://localhost/v1/recordings?limit=1", 200),
+        ("https://[::1]/0-0.rec", 200),
+        ("http://attacker.example/v1/recordings", 421),
+        ("http://127.0.0.1.attacker.example/v1/recordings", 421),
+        ("http://127.0.0.1@attacker.example/v1/recordings", 400),
+        ("http:///v1/recordings", 400),
+        ("http://127.0.0.1", 404),
+        ("http://127.0.0.1?/v1/recordings", 400),
+        ("ftp://127.0.0.1/v1/recordings", 400),
+        ("file:///etc/passwd", 400),
+        ("127.0.0.1/v1/recordings", 400),
+    ],
+)
+async def test_the_absolute_form_of_a_target_names_path_and_host(
+    server: RecordingServer, target: str, status: int
+) -> None:
+    # The host of the target counts, not the field (RFC 9112, 3.2.2).
+    assert (await get(server.url, target, Host="127.0.0.1")).status == status
+    assert (await get(server.url, target, method="HEAD", Host="attacker.example")).status == status
+
+
 def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(f"# readers\n{TOKEN}\n\n{TOKEN}-new\n")
@@ -372,10 +531,12 @@ def test_an_empty_token_in_the_environment_does_not_open_the_server(monkeypatch:
 def test_beyond_loopback_both_tls_and_a_token_are_needed(address: str) -> None:
     for has_tls, has_token in ((False, False), (True, False), (False, True)):
         with pytest.raises(ConfigurationError, match="--insecure"):
-            check_exposure(address, has_tls=has_tls, has_token=has_token, insecure=False)
-        check_exposure(address, has_tls=has_tls, has_token=has_token, insecure=True)
-    check_exposure(address, has_tls=True, has_token=True, insecure=False)
-    check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)
+            check_exposure(address, protection={"--tls-cert": has_tls, "--token-file": has_token}, insecure=False)
+        check_exposure(address, protection={"--tls-cert": has_tls, "--token-file": has_token}, insecure=True)
+    check_exposure(address, protection={"--tls-cert": True, "--token-file": True}, insecure=False)
+    check_exposure("127.0.0.1", protection={"--tls-cert": False, "--token-file": False}, insecure=False)
+    with pytest.raises(ConfigurationError, match=r"no password.*--insecure"):
+        check_exposure(address, insecure=False)
 
 
 def test_a_server_with_rejected_options_does_not_listen(live: Live) -> None:

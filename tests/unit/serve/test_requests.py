@@ -41,7 +41,7 @@ async def test_the_list_has_the_catalog_and_the_recorded_positions(live: Live, s
     (descriptor,) = read_catalog(live.path)
     assert response.status == 200
     assert row["recorded_position"] == position
-    assert row["identity"] == descriptor.identity
+    assert row["identity"] == str(descriptor.identity)
     assert (row["recording_id"], row["stop_position"], row["term_buffer_length"]) == (0, -1, 65536)
     assert response.json["next"] is None
 

@@ -67,6 +67,18 @@ def test_a_clock_drifts_without_going_back_and_its_time_of_day_jumps() -> None:
         assert host.clock.monotonic_ns() == before_ns
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_clients_and_their_driver_survive_a_clock_that_is_set(jump_ms: int) -> None:
+    with World(1) as world:
+        host = world.add_host("one")
+        publication = host.aeron.add_publication("aeron:ipc", 1001)
+        world.run_for(2 * NS_PER_SECOND)
+        host.clock.jump_ms(jump_ms)
+        world.run_for(15 * NS_PER_SECOND)
+        assert not host.aeron.closed
+        assert not publication.closed
+
+
 def test_a_full_disk_refuses_a_log_until_there_is_space() -> None:
     with World(1) as world:
         host = world.add_host("one")

@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -35,6 +34,7 @@ from mainstem.codecs import find_codec
 from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.spark.codec_columns import inferred_columns
+from mainstem.spark.sources.features import arrow_schema
 from mainstem.spark.sources.live import LiveSource
 from mainstem.spark.sources.recording import RecordingSource
 from mainstem.spark.sources.sql_tables import is_secret, read_options
@@ -151,7 +151,7 @@ def read(directory: Path, schema: StructType, **options: str) -> list[pa.RecordB
     ]
     for batch in batches:
         batch.validate(full=True)
-        assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+        assert batch.schema.equals(arrow_schema(schema))
     return batches
 
 
@@ -183,7 +183,7 @@ def test_the_rows_are_those_of_decoding_afterwards(name: str, seed: int, tmp_pat
 
     plain = StructType([item for item in whole.fields if item.name in known])
     undecoded = read(tmp_path / "recordings", StructType([*plain.fields, StructField("payload", BinaryType())]))
-    decode = DecodedRows(find_codec(name, options), to_arrow_schema(columns, timezone="Asia/Tokyo"), known)
+    decode = DecodedRows(find_codec(name, options), arrow_schema(columns, timezone="Asia/Tokyo"), known)
     expected = rows_of(list(decode(iter(undecoded))))
     assert found == expected
     assert {row["problem"] is None for row in expected} == {True, False}
@@ -260,8 +260,18 @@ def test_a_wrong_option_or_column_is_named(
 
 
 def test_columns_must_be_named_where_the_codec_has_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"codec 'json': .* name the columns: schema\("):
-        RecordingSource({"path": "/data", "codec": "json"}).schema()
+    # The directory may well have messages.
+    for codec in ("json", "arrow"):
+        with pytest.raises(ConfigurationError) as raised:
+            RecordingSource({"path": "/data", "codec": codec}).schema()
+        assert str(raised.value) == (
+            f"codec '{codec}': its columns are in the messages, and a source does not infer columns; name them, as in"
+            " schema('position bigint, id bigint, problem string') or with codecSchema, or leave out codec and call"
+            f" mainstem.spark.decode(df, '{codec}'), which infers them from the first messages of a batch"
+        )
+    for messages, reason in (([], "there is none"), ([b"{", b"]"], "none of 2 can be decoded")):
+        with pytest.raises(ConfigurationError, match=f"its columns are in the messages, and {reason}"):
+            inferred_columns(find_codec("json"), messages, [])
     (tmp_path / "t.avsc").write_text(json.dumps(AVRO))
     own = {"codec": "avro", "codec.schema": str(tmp_path / "t.avsc")}
     found: Any = RecordingSource({"path": "/data", **own}).schema()

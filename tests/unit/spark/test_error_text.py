@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
+from mainstem import errors
 from mainstem.errors import ConfigurationError
 from mainstem.spark import root_cause
+from mainstem.spark.error_text import as_own_error
 
 
 def test_the_reason_is_the_last_mainstem_error() -> None:
@@ -47,3 +51,16 @@ TRACE = 'Traceback (most recent call last):\n  File "t.py", line 9\n    raise\n'
 )
 def test_the_root_cause_of_a_foreign_error_is_found_in_its_text(text: str, sentence: str) -> None:
     assert root_cause(RuntimeError(text)) == sentence
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if isinstance(getattr(errors, name), type)])
+def test_every_error_of_a_worker_is_rebuilt_with_its_class_text_and_attributes(name: str) -> None:
+    kind = getattr(errors, name)
+    if not issubclass(kind, errors.MainstemError):
+        return
+    own = as_own_error(
+        RuntimeError(f"Traceback (most recent call last):\n  File\nmainstem.errors.{name}: s3://a: gone")
+    )
+    assert (type(own), str(own)) == (kind, "s3://a: gone")
+    for fact in inspect.signature(kind.__init__).parameters:
+        assert fact in {"self", "args", "kwargs", "message", "module"} or hasattr(own, fact) or name == "StoreError"

@@ -16,7 +16,7 @@ from mainstem.codecs import RowCodec, codec_names, find_codec
 from mainstem.codecs.json_lines import FEWEST_AT_ONCE
 from mainstem.codecs.rows import DecodedRows
 from mainstem.codecs.sbe import SbeSchema
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, DecodeError
 from mainstem.spark.ingest.options import META
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_columns_are_found_in_the_messages() -> None:
     csv = find_codec("csv", {"columns": "a, b"})
     assert csv.schema([b"1,x", b"2,y"]) == pa.schema([("a", pa.int64()), ("b", pa.string())])
     assert find_codec("arrow", {}).schema([arrow([1])]).names == ["n", "extra"]
-    with pytest.raises(ValueError, match="no message"):
+    with pytest.raises(DecodeError, match="there is none"):
         find_codec("json", {}).schema([])
 
 

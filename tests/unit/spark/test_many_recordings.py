@@ -22,7 +22,7 @@ from mainstem.recording.catalog import Catalog
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.sources import archives, planning
 from mainstem.spark.sources.batches import RecordingGroup
-from mainstem.spark.sources.offsets import Finished, pack, parse_offset, unpack
+from mainstem.spark.sources.offsets import Finished, FinishedPosition, pack, parse_offset, unpack
 from mainstem.spark.sources.options import ARCHIVE_COLUMNS, parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader, whole_schema
 from mainstem.store.local import LocalStore
@@ -233,12 +233,58 @@ def test_several_places_are_one_source_with_new_ones_while_it_runs(tmp_path: Pat
     assert latest(reader, after) == after
 
 
-def test_a_file_url_and_a_path_are_one_place(tmp_path: Path, stream: Any) -> None:
-    recorded(tmp_path / "rec", 1)
-    reader = stream(tmp_path / "rec")
+def spellings(path: Path) -> list[str]:
+    """Spell the path of a directory in several ways, also through a link to the directory above it."""
+    (link := path.parents[1] / "link").symlink_to(path.parent)
+    relative = os.path.relpath(path)
+    above = f"{path.parent}/../{path.parent.name}/{path.name}"
+    return [f"{path}/", f"{path}//", path.as_uri(), f"{path.as_uri()}/", relative, above, f"{link}/{path.name}"]
+
+
+def test_the_same_place_under_another_name_is_not_read_again(tmp_path: Path, stream: Any) -> None:
+    north, south = tmp_path / "sea" / "north", tmp_path / "sea" / "south"
+    recorded(north, 1)
+    recorded(south, 2)
+    reader = stream(north, south)
     end = latest(reader, reader.initialOffset())
-    again = stream((tmp_path / "rec").as_uri())
-    assert latest(again, end) == end
+    for name, other in zip(spellings(north), [*map(str, [south] * 6), str(tmp_path / "link" / "south")], strict=True):
+        for paths in ((name, other), (other, name)):
+            assert latest(stream(*paths), end) == end
+        # Two names in one query are one archive, too.
+        assert latest(stream(north, name, other, south), end) == end
+    for pattern in (f"{tmp_path}/sea/../sea/*", f"{tmp_path}/link/*", f"{os.path.relpath(tmp_path)}/*/*"):
+        assert latest(stream(pattern), end) == end
+    recorded(north, 3)
+    again = stream(f"{tmp_path}/link/*")
+    assert [row["session_id"] for row in rows(again, end, latest(again, end))] == [3] * 10
+
+
+def test_a_checkpoint_with_paths_as_they_were_spelled_continues(tmp_path: Path, stream: Any) -> None:
+    for name in ("north", "south"):
+        recorded(tmp_path / "sea" / name, 1)
+    reader = stream(f"{tmp_path}/sea/*")
+    end = latest(reader, reader.initialOffset())
+    (tmp_path / "link").symlink_to(tmp_path / "sea")
+    # Offsets had the paths themselves before they had places.
+    spelled = {
+        key.replace("/sea/", "/link/"): {**value, "url": value["url"].replace("/sea/", "/link/")}
+        for key, value in end["archives"].items()
+    }
+    before = {**end, "archives": spelled}
+    for again in (stream(f"{tmp_path}/link/*"), stream(f"{tmp_path}/sea/*")):
+        assert latest(again, before) == before
+
+
+def test_a_link_that_leads_elsewhere_is_noticed(tmp_path: Path, stream: Any) -> None:
+    for name, session in (("old", 1), ("new", 2)):
+        recorded(tmp_path / name, session)
+    (link := tmp_path / "link").symlink_to(tmp_path / "old")
+    reader = stream(link)
+    end = latest(reader, reader.initialOffset())
+    link.unlink()
+    link.symlink_to(tmp_path / "new")
+    with pytest.raises(RecordingError, match="is not the one of the checkpoint"):
+        latest(stream(link), end)
 
 
 @pytest.mark.parametrize("change", ["renamed", "named"])
@@ -345,7 +391,8 @@ def test_messages_from_a_position_that_were_purged_are_lost_data(tmp_path: Path,
 
 
 def test_packed_recordings_are_unpacked_and_other_values_rejected() -> None:
-    finished = Finished({5: (96, 1), 0: (1 << 40, 4_000_000_000), 10_000_000_000: (0, 0)})
+    ends = {5: (96, 1), 0: (1 << 40, 4_000_000_000, 65_535), 10_000_000_000: (0, 0)}
+    finished = Finished({each: FinishedPosition(*end) for each, end in ends.items()})
     assert unpack(pack(finished)) == finished
     for text in ("?", "AAAA", pack(finished)[:-8], ""):
         with pytest.raises(ConfigurationError, match="cannot read an offset"):

@@ -7,6 +7,9 @@ import json
 import logging
 import os
 import shutil
+import struct
+import zlib
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +17,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 from tests.support import captures as make
+from tests.support.extended_recordings import ExtendedRecording
 from tests.support.streams import Stream, record
+from tests.support.waiting import wait_for
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import CaptureError, ConfigurationError, RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
@@ -129,11 +135,138 @@ def test_a_recording_shorter_than_its_checkpoint_fails_or_is_read_from_the_start
     assert list(spans(stream, start, latest(stream, start))) == [(0, 12800)]
 
 
+# -- recordings that an archive extends --------------------------------------------------------------------------------
+
+
+both = pytest.mark.parametrize("is_aeron", [False, True], ids=["mainstem", "aeron"])
+
+
+def rows_of(stream: RecordingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, bytes]]:
+    """Return the session and the payload of a micro-batch's rows."""
+    return [
+        (row["session_id"], row["payload"])
+        for part in stream.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+        for batch in stream.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+def numbered(letter: str, count: int) -> list[bytes]:
+    return [b"%s%04d" % (letter.encode(), number) * (1 + number % 50) for number in range(count)]
+
+
+@both
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_query_goes_on_in_a_recording_that_other_sessions_extend(
+    tmp_path: Path, reader: Any, is_aeron: bool, restarts: bool
+) -> None:
+    recording = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    stream, offset, seen = None, None, []
+    for session_id, stops in ((77, True), (-8, False), (9, True), (10, True)):
+        if not stops:
+            recording.record(session_id, numbered("x", 200), stops=False)
+        else:
+            recording.record(session_id, numbered("y", 100))
+        if stream is None or restarts:
+            stream = reader(recording.directory)
+        begin = offset or stream.initialOffset()
+        offset = latest(stream, begin)
+        seen += rows_of(stream, begin, offset)
+        if not stops:
+            # The archive was killed. It starts again, and ends the recording where its frames end.
+            recording.recover()
+        assert seen == recording.sent
+    assert latest(stream, offset) == offset
+
+
+@both
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_checkpoint_of_an_earlier_release_goes_on_in_an_extended_recording(
+    tmp_path: Path, reader: Any, is_aeron: bool, is_finished: bool
+) -> None:
+    recording = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    recording.record(77, numbered("x", 100))
+    d = recording.descriptor
+    ((key, archive),) = latest(reader(recording.directory), reader(recording.directory).initialOffset())[
+        "archives"
+    ].items()
+    identity = f"{d.start_timestamp}/77/aeron:ipc"
+    stored = {"url": archive["url"], "positions": {}, "recordings": {}}
+    if is_finished:
+        columns = (
+            struct.pack("<q", 0),
+            struct.pack("<q", d.stop_position),
+            struct.pack("<I", zlib.crc32(identity.encode())),
+        )
+        stored["finished"] = b64encode(zlib.compress(b"".join(columns))).decode()
+    else:
+        stored |= {"positions": {"0": d.stop_position}, "recordings": {"0": identity}}
+    offset = {"version": 1, "archives": {key: stored}}
+    recording.record(-8, numbered("y", 50))
+    stream = reader(recording.directory)
+    end = latest(stream, offset)
+    assert rows_of(stream, offset, end) == recording.sent[100:]
+
+
+@both
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("extensions", [1, 2])
+def test_a_recording_that_was_truncated_and_then_extended_is_not_mixed_with_what_was_read(
+    tmp_path: Path, reader: Any, is_aeron: bool, is_finished: bool, extensions: int
+) -> None:
+    recording = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    recording.record(77, numbered("x", 100))
+    begin = reader(recording.directory).initialOffset()
+    offset = latest(reader(recording.directory), begin)
+    if not is_finished:
+        (key,) = offset["archives"]
+        offset["archives"][key] = begin["archives"][key] | {"positions": {"0": recording.descriptor.stop_position}}
+    recording.truncate(10)
+    recording.record(-8, numbered("y", 100))
+    if extensions == 2:
+        if not is_finished:
+            pytest.skip("a query that has not reached the end knows only the last session")
+        recording.record(9, numbered("z", 10))
+    with pytest.raises(RecordingError, match=r"was truncated before position .* and extended by another session"):
+        latest(reader(recording.directory), offset)
+    again = reader(recording.directory, failOnDataLoss="false")
+    assert rows_of(again, offset, latest(again, offset)) == recording.sent
+
+
+@both
+def test_another_recording_with_the_id_of_an_extended_one_is_not_continued(
+    tmp_path: Path, reader: Any, is_aeron: bool
+) -> None:
+    recording = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    recording.record(77, numbered("x", 100))
+    offset = latest(reader(recording.directory), reader(recording.directory).initialOffset())
+    started = recording.descriptor.start_timestamp
+    shutil.rmtree(recording.directory)
+    wait_for(lambda: SYSTEM_CLOCK.epoch_ms() > started, "a later start")
+    other = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    other.record(77, numbered("x", 100))
+    other.record(-8, numbered("y", 100))
+    with pytest.raises(RecordingError, match="is not the one of the checkpoint"):
+        latest(reader(recording.directory), offset)
+
+
+@both
+def test_the_option_for_sessions_chooses_rows(tmp_path: Path, reader: Any, is_aeron: bool) -> None:
+    recording = ExtendedRecording(tmp_path / "archive", is_aeron=is_aeron)
+    recording.record(77, numbered("x", 100))
+    recording.record(-8, numbered("y", 100))
+    for chosen in ("77", "-8", "77,-8", "9"):
+        stream = reader(recording.directory, sessionId=chosen)
+        begin = stream.initialOffset()
+        sessions = [int(each) for each in chosen.split(",")]
+        assert rows_of(stream, begin, latest(stream, begin)) == [row for row in recording.sent if row[0] in sessions]
+
+
 NOTHING = CaptureOffset().as_json()
 PACKET = make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
 
 
-def following(path: Path, **options: str) -> CaptureStreamReader:
+def following(path: Path | str, **options: str) -> CaptureStreamReader:
     parsed = capture_options({"path": str(path), **options})
     return CaptureStreamReader(parsed, CapturedRows(parsed.wanted(StructType([StructField("packet", LongType())]))))
 
@@ -173,6 +306,37 @@ def test_a_query_over_captures_continues_from_its_checkpoint(tmp_path: Path) -> 
     assert read_in(stream, first, end) == list(range(10, 21))
     assert read_in(following(path), first, end) == list(range(10, 21))
     assert parse_capture_offset(end).identities.keys() == {str(path)}
+
+
+def test_a_capture_under_another_name_is_not_read_again(tmp_path: Path) -> None:
+    (directory := tmp_path / "captures").mkdir()
+    for name in ("a.pcap", "b.pcap"):
+        (directory / name).write_bytes(captured(9))
+    stream = following(directory)
+    end = latest(stream, stream.initialOffset())
+    (tmp_path / "link").symlink_to(directory)
+    for name in (f"{directory}/", f"{tmp_path}/link/*", os.path.relpath(directory), f"{directory}/../captures/*.pcap"):
+        assert latest(following(name), end) == end
+    (directory / "b.pcap").write_bytes(captured(12))
+    again = following(tmp_path / "link")
+    assert read_in(again, end, latest(again, end)) == [10, 11, 12]
+
+
+def test_a_repeated_micro_batch_of_a_capture_has_the_same_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainstem.capture.index.CHUNK_BYTES", 4096)
+    path = tmp_path / "a.pcap"
+    path.write_bytes(captured(1000))
+    stream = following(path, partitionBytes="8k")
+    begin = stream.initialOffset()
+    end = latest(stream, begin)
+    planned = stream.partitions(begin, end)
+    again = following(path, partitionBytes="1m")
+    assert len(planned) > 3
+    assert again.partitions(begin, end) == planned
+    assert latest(again, end) == end
+    assert len(again.partitions(begin, latest(again, begin))) == 1
 
 
 @pytest.mark.parametrize("count", [9, 20, 5000])

@@ -1,13 +1,15 @@
-"""How the bytes of a query are divided among its tasks."""
+"""Which recordings a query reads, and how their bytes are divided among its tasks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, RecordingNotFound
+from mainstem.recording.rows.filters import compared
+from mainstem.spark.filtered_read import pruned_options
 from mainstem.spark.sources.options import SHARED_BYTES
 from mainstem.spark.sources.planning import tasks_for
 from mainstem.spark.sources.recording import RecordingSource
@@ -67,3 +69,26 @@ def test_too_many_tasks_are_refused(recordings: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("mainstem.spark.sources.planning.MAX_TASKS", 100)
     with pytest.raises(ConfigurationError, match="maxRowsPerPartition needs more than 100 tasks"):
         batch_reader(recordings, maxRowsPerPartition="1").partitions()
+
+
+def test_a_batch_of_a_recording_that_does_not_exist_fails(recordings: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert sum(rows_of(batch_reader(recordings, recordingId="1"))) == 500
+    with pytest.raises(RecordingNotFound, match=f"{recordings} has no recording 7, 8; set failOnDataLoss to false"):
+        batch_reader(recordings, recordingId="8,1,7").partitions()
+    assert sum(rows_of(batch_reader(recordings, recordingId="8,1,7", failOnDataLoss="false"))) == 500
+    assert "has no recording 7, 8; skipped" in caplog.text
+    reader = RecordingSource({"path": str(recordings), "recordingId": "7", "rows": "problems"}).reader(
+        StructType([StructField("text", StringType())])
+    )
+    with pytest.raises(RecordingNotFound, match=r"has no recording 7$"):
+        reader.partitions()
+
+
+def test_the_recordings_of_a_condition_need_not_exist(recordings: Path) -> None:
+    options = pruned_options(compared("recording_id", "=", 7), {})
+    assert batch_reader(recordings, **options).partitions() == []
+    # A recording that an option names must exist, whatever the condition is.
+    for condition in (compared("recording_id", "=", 7), compared("stream_id", "=", 1001)):
+        named = {"recordingId": "7"}
+        with pytest.raises(RecordingNotFound, match="has no recording 7"):
+            batch_reader(recordings, **named | pruned_options(condition, named)).partitions()

@@ -74,7 +74,7 @@ def test_sizes_lists_and_deletions_outlive_faults(store: Store, proxy: FaultProx
     assert [file.name for file in store.list()] == ["b/c"]
 
 
-@pytest.mark.parametrize("fault", ["slow_down", "internal", "reset", "lost"])
+@pytest.mark.parametrize("fault", ["slow_down", "internal", "conflict", "reset", "lost"])
 def test_a_conditional_write_outlives_faults(store: Store, proxy: FaultProxy, fault: str) -> None:
     proxy.only = b"PUT "
     proxy.faults.extend([fault] * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -21,7 +22,7 @@ from tests.unit.serve.conftest import Live
 
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.serve.access import Access
-from mainstem.store import open_store
+from mainstem.store import http, open_store
 from mainstem.store.http import HttpStore
 from mainstem.store.retry import Retry
 
@@ -78,9 +79,22 @@ def test_requests_go_over_one_connection_that_is_kept(live: Live) -> None:
         store = HttpStore(server.url)
         for _ in range(50):
             store.read("0-0.rec", 0, 64)
-        assert server.server._server.requests_count == 50  # type: ignore[union-attr]
+        assert server.server._server._server.requests_count == 50  # type: ignore[union-attr]
         assert server.server.metrics.connections == 1
         store.close()
+
+
+def test_close_closes_a_connection_that_something_still_refers_to() -> None:
+    server = RangeServer(bytes(64))
+    store = HttpStore(server.url)
+    assert store.read("file", 0, 64) == bytes(64)
+    referred = store._connections().connection_from_url(server.url)
+    connection = referred.pool.get_nowait()
+    referred.pool.put(connection)
+    assert connection.sock is not None
+    store.close()
+    assert connection.sock is None
+    server.close()
 
 
 def test_a_kept_connection_that_the_server_closed_is_replaced(live: Live) -> None:
@@ -157,7 +171,7 @@ def test_the_token_of_the_environment_goes_to_the_hosts_that_it_is_for(
         ("http://me:secret@h", {}, "token_file"),
         ("http://token@h", {}, "token_file"),
         ("http://h/?a=b", {}, "cannot have a query"),
-        ("http://h:99999", {}, "out of range"),
+        ("http://h:99999", {}, "from 0 to 65535"),
         ("http://", {}, "host"),
         ("http://h", {"tokens": "x"}, "no option"),
         ("http://h", {"timeout": "never"}, "timeout"),
@@ -230,12 +244,14 @@ class Faulty(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             start = 1 if fault == "other range" else 0
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{start + 99}/1000")
-            self.send_header("Content-Length", str(1 << 40) if fault == "huge" else "100")
+            body = {"part": body[:50], "long": body * 2}.get(fault, body)
+            self.send_response(200 if fault == "no length" else 206)
+            self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/1000")
+            if fault != "no length":
+                self.send_header("Content-Length", str(1 << 40) if fault == "huge" else str(len(body)))
             self.end_headers()
-            self.wfile.write(body[:50] if fault == "short" else body)
-            self.close_connection = fault in ("short", "huge")
+            self.wfile.write(body[:50] if fault in ("short", "no length") else body)
+            self.close_connection = fault in ("short", "huge", "no length")
 
 
 @pytest.mark.parametrize("faults", [["503", "429"], ["reset", "reset"], ["short", "500"]])
@@ -251,6 +267,9 @@ def test_what_fails_for_a_moment_is_tried_again(faults: list[str]) -> None:
     [
         (["503"] * 3, "3 times"),
         (["other range"], "another range"),
+        (["part"], "another range"),
+        (["long"], "another range"),
+        (["no length"], "does not say how long"),
         (["huge"], "were asked for"),
         (["400"], "HTTP 400"),
         (["deep"], "HTTP 400"),
@@ -262,6 +281,76 @@ def test_what_does_not_pass_is_an_error_with_the_url(faults: list[str], sentence
         with pytest.raises(StoreError, match=sentence) as raised:
             impatient(url).read("0-0.rec", 0, 100)
         assert raised.value.url == url
+
+
+def listing(pages: Callable[[str], object]) -> type[BaseHTTPRequestHandler]:
+    """Return a server that says it is `mainstem serve`, and sends what ``pages`` returns for the target of a request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None: ...
+
+        def do_GET(self) -> None:
+            body = json.dumps(pages(self.path)).encode()
+            self.send_response(200)
+            self.send_header("Mainstem-Serve", "1")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    return Handler
+
+
+@pytest.mark.parametrize(
+    ("following", "sentence"),
+    [
+        (lambda after: "a", "does not advance"),
+        (lambda after: "", "does not advance"),
+        (lambda after: f"{after}a", "more than 100 entries"),
+        (lambda after: 7, "does not advance"),
+    ],
+    ids=["the same page", "from the start", "endless", "another type"],
+)
+def test_a_listing_that_does_not_end_is_an_error(
+    following: Callable[[str], object], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_LISTED", 100)
+
+    def page(target: str) -> object:
+        after = target.rpartition("=")[2]
+        return {"files": [[f"{after}a", 1, 2]], "next": following(after)}
+
+    with plain_server(listing(page)) as url, pytest.raises(StoreError, match=sentence):
+        list(impatient(url).list())
+
+    def recordings(target: str) -> object:
+        after = target.rpartition("=")[2]
+        return {"recordings": [], "next": int(after) if after.isdigit() else 0}
+
+    with plain_server(listing(recordings)) as url, pytest.raises(StoreError, match="does not advance"):
+        list(impatient(url).rows("/v1/recordings?active=1", "recordings", 0))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        [],
+        {"files": None, "next": None},
+        {"files": [["0-0.rec"]], "next": None},
+        {"files": [["0-0.rec", "x", 1]], "next": None},
+        {"files": [["0-0.rec", -1, 1]], "next": None},
+        {"files": [[7, 1, 1]], "next": None},
+        {"files": [["0-0.rec", 1e400, 1]], "next": None},
+        {"files": [[{"a": 1}, 1, 1]], "next": None},
+        {"files": [["0-0.rec", 1, 1]]},
+    ],
+    ids=repr,
+)
+def test_a_listing_of_another_form_is_a_store_error(page: object) -> None:
+    with plain_server(listing(lambda _: page)) as url, pytest.raises(StoreError):
+        list(impatient(url).list())
 
 
 def test_a_server_that_is_away_is_an_error_after_the_retries() -> None:

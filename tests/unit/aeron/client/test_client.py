@@ -699,16 +699,31 @@ def test_connecting_waits_for_a_driver_until_its_timeout():
         )
 
 
-def test_dropping_an_open_resource_warns():
+def test_a_dropped_resource_that_was_let_go_warns_and_is_closed():
     world = World()
-    publication = world.aeron.add_publication(CHANNEL, 1)
-    world.aeron._conductor.resources.clear()
-    with pytest.warns(ResourceWarning, match="<Publication aeron:ipc stream 1> was not closed"):
+    publication, kept = world.aeron.add_publication(CHANNEL, 1), world.aeron.add_subscription(CHANNEL, 1)
+    subscription = world.aeron.add_subscription(CHANNEL, 1)
+    conductor = world.aeron._conductor
+    conductor.let_go(publication)
+    conductor.let_go(subscription)
+    world.run()
+    assert len(subscription.images) == 1
+    with pytest.warns(ResourceWarning, match="<Publication aeron:ipc stream 1> was not closed"):  # noqa: PT031
         del publication
-    gc.collect()
+        gc.collect()
+    with pytest.warns(ResourceWarning, match="<Subscription aeron:ipc stream 1> was not closed"):  # noqa: PT031
+        del subscription
+        gc.collect()
+    world.run()
+    stats = world.aeron.stats()
+    assert (stats.publications, len(stats.subscriptions)) == ((), 1)
+    kept.close()
+    left = world.aeron.add_subscription(CHANNEL, 1)
+    conductor.let_go(left)
     with pytest.warns(ResourceWarning, match="Aeron client"):
         world.aeron.__del__()
     assert world.aeron.closed
+    assert left.closed
 
 
 def test_a_client_with_its_own_thread_works_the_same():

@@ -23,6 +23,7 @@ from mainstem.errors import (
     Delivery,
     DriverTimeout,
     MainstemError,
+    MaxPositionExceeded,
     NotConnected,
     Timeout,
 )
@@ -462,3 +463,27 @@ def test_the_timeout_of_opening_a_requester_is_for_both_of_its_commands() -> Non
             mainstem.Requester(client, "aeron:ipc", 1001, **SILENT)
         assert driver.clock.monotonic_ns() - begin_ns < 300_000_000
         assert not client.stats().subscriptions
+
+
+# A stream that begins one frame before its last position.
+AT_THE_END = "|term-length=64k|init-term-id=0|term-id=2147483647|term-offset=65504"
+
+
+def test_a_request_on_a_stream_without_positions_fails_at_once(aeron: mainstem.Aeron) -> None:
+    channel, back = ways("udp")
+    with (
+        mainstem.Responder(aeron, channel, 1001, **back),
+        mainstem.Requester(aeron, channel + AT_THE_END, 1001, **back) as requester,
+        pytest.raises(MaxPositionExceeded, match="request: the stream has used up its positions"),
+    ):
+        requester.request(bytes(100))
+
+
+async def test_an_asyncio_request_on_a_stream_without_positions_fails_at_once(
+    aeron: mainstem.Aeron, client: mainstem.aio.Aeron
+) -> None:
+    channel, back = ways("udp")
+    with mainstem.Responder(aeron, channel, 1001, **back):
+        async with mainstem.aio.Requester(client, channel + AT_THE_END, 1001, **back) as requester:
+            with pytest.raises(MaxPositionExceeded):
+                await asyncio.wait_for(requester.request(bytes(100)), STALL_S)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+from tests.support.invoked_driver import InvokedDriver, only
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.aeron.command import responses
 from mainstem.aeron.driver.conductor.agent_message_adapter import AgentMessageAdapter
 from mainstem.aeron.driver.conductor_proxy import AgentFailed, DriverConductorProxy
 from mainstem.aeron.driver.errors import ErrorRecorder
@@ -42,7 +46,23 @@ class Stub:
         return self.now_ns
 
 
+def test_a_refused_command_is_in_the_exception_the_error_log_and_the_event_log_but_not_on_standard_error(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO)
+    driver = InvokedDriver(event_log="GENERIC_MESSAGE")
+    refused = only(driver.add_publication("aeron:udp?endpoint=127.0.0.1:20177|mtu=17"), responses.OnError)
+    (entry,) = read_errors(driver.cnc.error_log)
+    driver.close()
+    written = capfd.readouterr()
+    for text in (entry.text, written.out, caplog.text):
+        assert refused.message in text
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+    assert written.err == ""
+
+
 def test_repeated_errors_are_one_log_line_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     stub: Any = Stub()
     recorder = ErrorRecorder(stub, stub, stub)
     for step in range(500):

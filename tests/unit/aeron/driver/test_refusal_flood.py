@@ -74,7 +74,7 @@ def test_one_source_is_one_entry_and_a_few_responses_whatever_ports_ids_and_text
     driver: InvokedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = Stream(driver)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         told = stream.refuse_all(of_ports(PAIRS))
     assert told == SOURCE_BURST
     (entry,) = read_errors(error_log(driver))

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver import threads
@@ -31,7 +31,7 @@ class SlowNames(SystemTransports):
 
     def resolve(self, host: str) -> str:
         self.asked.set()
-        assert self.answered.wait(30)
+        assert self.answered.wait(STALL_S)
         raise LookupError(f"unknown host {host!r}")
 
 
@@ -52,7 +52,7 @@ def test_files_stay_mapped_while_a_thread_is_stuck(
             driver.close()
         assert "driver-conductor did not stop within 0.05 s; the driver's files stay mapped" in caplog.text
         names.answered.set()
-        conductor.join(30)
+        conductor.join(STALL_S)
     # The thread ended in order: it could still write to the files.
     assert not conductor.is_alive()
     assert core.cnc.counters_values.get_i64(0) >= 0

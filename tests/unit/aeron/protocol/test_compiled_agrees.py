@@ -396,16 +396,20 @@ class ReceiveSide:
         end = position + sum(frame.aligned_length for frame in frames)
         if end > 2 * WINDOW:
             return {"over-runs": 1}
-        if isinstance(frames[0], Heartbeat):
-            return {"heartbeats": 1, "high-water mark": min(end, WINDOW), **self.of_end(frames[0], end)}
-        if position + len(datagram) > WINDOW:
+        if position + len(datagram) * (not isinstance(frames[0], Heartbeat)) > WINDOW:
             return {"over-runs": 1}
+        if isinstance(frames[0], Heartbeat):
+            return {"heartbeats": 1, "high-water mark": end, **self.of_end(frames[0], end)}
         return {"high-water mark": end, "log": (bytes(position) + datagram).rstrip(b"\0")}
 
     def of_end(self, heartbeat: Heartbeat, position: int) -> Effects:
         if not heartbeat.is_end_of_stream:
             return {}
-        return {"end": (position, heartbeat.is_revoked), "events": [(layout.EVENT_END_OF_STREAM, b"")]}
+        is_reached = position == 0 or heartbeat.is_revoked  # nothing has arrived
+        return {
+            "end": (position, heartbeat.is_revoked),
+            "events": [(layout.EVENT_END_OF_STREAM, b"")] if is_reached else [],
+        }
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -104,6 +104,20 @@ def test_a_slow_recorder_is_named_with_the_speed_of_its_writes() -> None:
     )
 
 
+@pytest.mark.parametrize("is_ipc", [False, True])
+def test_a_stream_that_an_archive_does_not_record_is_named(is_ipc: bool) -> None:
+    if is_ipc:
+        made = (
+            MadeUpDirectory().publication(FAR, limit=FAR, channel="aeron:ipc").subscriber(FAR - WINDOW, of=PUBLICATION)
+        )
+    else:
+        made = MadeUpDirectory().image(FAR + WINDOW).subscriber(FAR)
+    assert "archive" not in sentence(made)
+    made.archive(ArchiveCounterType.ERRORS, 1)
+    assert "; it is of archive 42, which is not recording this stream" in sentence(made)
+    assert "max_concurrent_recordings" in sentence(made)
+
+
 def test_a_stalled_recording_reports_its_position() -> None:
     made = MadeUpDirectory().image(FAR).subscriber(FAR)
     made.recording(FAR)

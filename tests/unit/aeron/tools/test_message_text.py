@@ -76,7 +76,7 @@ def test_lines_lose_their_line_feed_only() -> None:
 @pytest.mark.parametrize(
     ("read", "data", "message"),
     [
-        (read_json, b'{"message": "a"}\nhigh', "line 2: "),
+        (read_json, b'{"message": "a"}\nhigh', "line 2 is not JSON: "),
         (read_json, b"[]", "line 1: must be a JSON object"),
         (read_json, b"{}", "line 1: needs message or message_base64"),
         (read_json, b'{"message": "a", "message_base64": ""}', "both"),

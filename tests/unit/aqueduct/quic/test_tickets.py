@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import datetime
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+from mainstem.aqueduct.quic.tickets import Promises, ServerTickets, SessionCache
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+PROMISES = Promises.of(Settings())
 
 
 @dataclass
@@ -43,21 +47,33 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 def test_a_servers_ticket_is_fetched_once(path: Path | None) -> None:
     tickets = ServerTickets(path)
-    tickets.keep(Ticket())
+    tickets.keeper(PROMISES)(Ticket())
     other = tickets if path is None else ServerTickets(path)
-    assert other.fetcher(Ticket)(b"label") == Ticket()
-    assert tickets.fetcher(Ticket)(b"label") is None
-    assert other.fetcher(Ticket)(b"label") is None
+    assert other.fetcher(PROMISES, Ticket)(b"label") == Ticket()
+    assert tickets.fetcher(PROMISES, Ticket)(b"label") is None
+    assert other.fetcher(PROMISES, Ticket)(b"label") is None
     tickets.close()
     other.close()
 
 
+@pytest.mark.parametrize("name", ["max_streams", "stream_window", "connection_window", "backend", "alpn"])
+def test_a_server_ignores_tickets_whose_promises_it_does_not_keep(name: str) -> None:
+    value = getattr(PROMISES, name)
+    is_limit = isinstance(value, int)
+    tickets = ServerTickets()
+    tickets.keeper(PROMISES)(Ticket())
+    assert tickets.fetcher(replace(PROMISES, **{name: value - 1 if is_limit else "other"}), Ticket)(b"label") is None
+    if is_limit:
+        tickets.keeper(PROMISES)(Ticket())
+        assert tickets.fetcher(replace(PROMISES, **{name: value + 1}), Ticket)(b"label") == Ticket()
+
+
 def test_a_clients_tickets_are_used_once_newest_first(path: Path | None) -> None:
     sessions = SessionCache(path)
-    keep = sessions.keeper("localhost:4433", "qh3")
+    keep = sessions.keeper("localhost:4433")
     for label in (b"first", b"second"):
         keep(Ticket(label))
-    taken = [sessions.take("localhost:4433", "qh3", Ticket) for _ in range(3)]
+    taken = [sessions.take("localhost:4433", Ticket) for _ in range(3)]
     assert [ticket and ticket.ticket for ticket in taken] == [b"second", b"first", None]
     sessions.close()
 
@@ -66,7 +82,7 @@ def test_only_the_owner_can_read_resumption_secrets(tmp_path: Path) -> None:
     path = tmp_path / "tickets.db"
     path.touch(mode=0o644)
     tickets = ServerTickets(path)
-    tickets.keep(Ticket())
+    tickets.keeper(PROMISES)(Ticket())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     tickets.close()
 

@@ -19,7 +19,7 @@ from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
 from mainstem.recording.shipping.retention import ConsumedPosition, before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems
-from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, committed_positions, identity_sum
+from mainstem.spark.sources.offsets import ArchiveOffset, Finished, FinishedPosition, Offset, committed_positions
 from mainstem.store import StoredFile, open_store
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def checkpoint(directory: Path, batches: dict[int, dict[str, object]], commits: 
 
 def offset_of(ship: ArchiveShipper, position: int, identity: str | None = None) -> dict[str, object]:
     d = ship.manifest.recordings[0].descriptor
-    return Offset({ship.identity.id: ArchiveOffset("", {0: position}, {0: identity or d.identity})}).as_json()
+    return Offset({ship.identity.id: ArchiveOffset("", {0: position}, {0: identity or str(d.identity)})}).as_json()
 
 
 def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_offsets_of_archives_and_of_recordings_that_ended_are_read(tmp_path: Pat
     ship.drain()
     archive_id, identity = ship.identity.id, ship.manifest.recordings[0].descriptor.identity
     for i, (archive, end) in enumerate(((archive_id, 2 * SEGMENT), ("/data/tides", 3 * SEGMENT), ("f" * 32, 1 << 40))):
-        finished = ArchiveOffset(finished=Finished({0: (end, identity_sum(identity))}))
-        growing = ArchiveOffset(positions={0: end}, identities={0: identity})
+        finished = ArchiveOffset(finished=Finished({0: FinishedPosition(end, identity.checksum)}))
+        growing = ArchiveOffset(positions={0: end}, identities={0: str(identity)})
         for kind, offset in (("finished", finished), ("growing", growing)):
             value = Offset({archive: offset}).as_json()
             directory = checkpoint(tmp_path / f"{kind}{i}", {0: value}, commits=1)

@@ -28,7 +28,10 @@ REF = PageRef(0, 1024, "0/p.page", 5, 1, 0, 1, 0, 9, -1, -1, 1, 2048, 400)
 
 
 def changed(**values: object) -> bytes:
-    return json.dumps(json.loads(WHOLE) | values).encode()
+    """Return a manifest of the version before manifests had checksums, so that nothing but its values can be wrong."""
+    members = json.loads(WHOLE) | {"version": 2}
+    del members["crc32"]
+    return json.dumps(members | values).encode()
 
 
 @pytest.mark.parametrize(
@@ -157,3 +160,31 @@ def test_chunks_that_claim_too_many_segments_are_rejected() -> None:
     archive = ShippedArchive(store, ARCHIVE)
     with pytest.raises(RecordingError, match="cannot lie in"):
         list(archive.segments(archive.recordings()[0]))
+
+
+def test_every_flipped_bit_of_a_manifest_is_noticed() -> None:
+    """The manifest is the root of all checksums of an archive."""
+    recordings = {
+        1: ShippedRecording(DESCRIPTOR, 0, 1024, ChunkTree(tail=(CHUNK,)), messages=7, entries=1, recorded_ns=9)
+    }
+    manifest = Manifest(archive_id=ARCHIVE, number=3, commit="5" * 16, recordings=recordings)
+    data, name = manifest.encode(), manifest_name(ARCHIVE, 3)
+    assert Manifest.decode(data, name) == manifest
+    for at in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(RecordingError):
+            Manifest.decode(bytes(flipped), name)
+    for end in range(len(data)):
+        with pytest.raises(RecordingError):
+            Manifest.decode(data[:end], name)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_manifests_of_earlier_versions_are_read_and_continued(version: int) -> None:
+    older = Manifest.decode(changed(version=version, commit="5" * 16), manifest_name(ARCHIVE, 3))
+    following = older.following(time_ns=1)
+    assert Manifest.decode(following.encode(), manifest_name(ARCHIVE, 4)) == following
+    assert following.previous == "5" * 16
+    with pytest.raises(RecordingError, match="its checksum differs"):
+        Manifest.decode(changed(version=3), manifest_name(ARCHIVE, 3))

@@ -9,6 +9,7 @@ import random
 import shutil
 import threading
 import tracemalloc
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -389,7 +390,8 @@ def test_local_retention_counts_segments_that_are_not_shipped_yet(
     assert len(bases) > 5
     monkeypatch.setattr(local_retention, "_is_shipped", lambda _, __, base, ___: base <= bases[2])
     keep = LocalRetention(nbytes=sum(sizes[2:]))
-    deleted = local_retention.delete_shipped(tmp_path, [(descriptor, None)], keep, None, 0)  # type: ignore[list-item, arg-type]
+    times = local_retention.KnownTimes(ManualClock())
+    deleted = local_retention.delete_shipped(tmp_path, [(descriptor, None)], keep, None, times)  # type: ignore[list-item, arg-type]
     assert deleted == (2, sum(sizes[:2]))
 
 
@@ -546,7 +548,8 @@ def test_manifest_names_outside_the_archive_are_rejected(tmp_path: Path) -> None
     (name,) = [max(each for each in store.files if "/manifests/" in each)]
     entry = ship.manifest.recordings[0]
     chunks = list(between(entry.tree, 0, entry.end, Pages(store, ship.identity.id)))
-    store.files[name] = store.files[name].replace(chunks[0].name.encode(), b"../../etc/passwd")
+    forged, _, _ = store.files[name].replace(chunks[0].name.encode(), b"../../etc/passwd").rpartition(b',"crc32":')
+    store.files[name] = forged + b',"crc32":"%08x"}' % zlib.crc32(forged)
     with pytest.raises(RecordingError, match="not a name of an archive's object"):
         shipped(store)
     for damage in (b"", b"{}", b"[1]", store.files[name][:100], b"\xff\xfe"):

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.errors import ConfigurationError, MainstemError, StoreError
 from mainstem.spark.foreach_batch import BatchWriter, idempotent, in_transaction
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ def test_a_function_is_called_once_for_a_micro_batch(tmp_path: Path) -> None:
     again("rows", 1)
     idempotent(send, tmp_path / "ledger", query_id="other")("rows", 0)
     assert calls == [0, 1, 0]
+    # A query that began again has other rows under the same number.
+    with pytest.raises(MainstemError, match="up to 1, so micro-batch 0 may have other rows"):
+        again("rows", 0)
     with pytest.raises(ConfigurationError, match="is not a query name"):
         idempotent(send, tmp_path / "ledger", query_id="../tides")("rows", 0)
 
@@ -67,6 +70,9 @@ def test_rows_and_the_number_of_their_micro_batch_are_one_transaction(database: 
     assert numbers(database) == [1, 2]
     write([3], 1)
     in_transaction(lambda: sqlite3.connect(database), insert, query_id="other")([4], 0)  # type: ignore[arg-type]
+    assert numbers(database) == [1, 2, 3, 4]
+    with pytest.raises(MainstemError, match="up to 1, so micro-batch 0 may have other rows"):
+        write([5], 0)
     assert numbers(database) == [1, 2, 3, 4]
     with pytest.raises(ConfigurationError, match="not a plain table name"):
         in_transaction(lambda: None, insert, table="a; DROP TABLE tides")
@@ -101,7 +107,7 @@ def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
 
 
 class Uncompactable:
-    """A table that accepts every micro-batch and whose compaction fails."""
+    """A table that accepts every micro-batch and whose compaction fails, with rows of another query."""
 
     name, target_bytes = "tides", 1 << 20
 
@@ -110,6 +116,9 @@ class Uncompactable:
 
     def committed(self, query_id: str) -> int:
         return self.batches[-1] if self.batches else -1
+
+    def is_empty(self) -> bool:
+        return False
 
     def prepare(self, columns: Any, *, evolve: bool) -> None: ...
 
@@ -134,3 +143,19 @@ def test_a_compaction_that_fails_is_logged_and_stops_no_query(caplog: pytest.Log
     assert [each.getMessage() for each in caplog.records] == [
         f"tides: cannot compact after micro-batch {number}: date value out of range" for number in (1, 3)
     ]
+
+
+def test_a_table_has_exactly_the_earlier_micro_batches_of_its_query() -> None:
+    batch = MagicMock()
+    batch.toDF.return_value.mapInArrow.return_value.collect.return_value = []
+    table: Any = Uncompactable()
+    with pytest.raises(StoreError, match="another query has written rows"):
+        BatchWriter(table, query_id="tides", is_whole=True, append=False)(batch, 0)
+    write = BatchWriter(table, query_id="tides", is_whole=True)
+    for number in (0, 0, 1, 2):
+        write(batch, number)
+    with pytest.raises(StoreError, match="no micro-batch 3 of query tides: it was deleted or replaced"):
+        write(batch, 4)
+    with pytest.raises(MainstemError, match="up to 2, so micro-batch 1 may have other rows"):
+        write(batch, 1)
+    assert table.batches == [0, 1, 2]

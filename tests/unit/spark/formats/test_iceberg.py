@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -378,3 +379,15 @@ def test_unsupported_iceberg_types_and_missing_tables_are_named(warehouse: Wareh
         open_catalog("s3://bucket/warehouse")
     with pytest.raises(StoreError, match="cannot open the catalog"):
         IcebergTable(lambda: open_catalog("", name="nowhere"), "sea.tides").columns()
+
+
+@pytest.mark.parametrize("name", ["", "sea"])
+def test_a_catalog_in_a_database_is_closed_with_its_last_table(tmp_path: Path, name: str) -> None:
+    options = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"} if name else {}
+    table = IcebergTable(lambda: open_catalog(str(tmp_path), name=name, options=options), "sea.tides")
+    assert table.columns() is None
+    engine = table._catalog.engine
+    assert engine.pool.checkedin() == 1
+    del table
+    gc.collect()
+    assert engine.pool.checkedin() == 0

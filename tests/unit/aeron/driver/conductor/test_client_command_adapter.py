@@ -40,7 +40,7 @@ def test_reports_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: st
 def test_a_channel_that_is_too_long_has_a_response(driver: InvokedDriver) -> None:
     error = only(driver.add_publication("aeron:ipc?alias=" + "x" * 4080), responses.OnError)
     assert error.code is ErrorCode.INVALID_CHANNEL
-    assert "4096 bytes" in error.message
+    assert "URI length (4096)" in error.message
 
 
 def test_knows_the_publications_and_subscriptions_it_has(driver: InvokedDriver) -> None:

@@ -190,7 +190,7 @@ def test_a_reason_that_is_too_long_is_refused(owner: InvokedDriver) -> None:
     )
     error = only(owner.ask(command), responses.OnError)
     assert error.code is ErrorCode.GENERIC_ERROR
-    assert "1023 bytes (got 1024)" in error.message
+    assert "Invalidation reason must be 1023 bytes or less (got 1024)" in error.message
 
 
 def test_a_reason_that_is_not_utf_8_rejects_an_image() -> None:

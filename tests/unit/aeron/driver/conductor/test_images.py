@@ -97,6 +97,13 @@ def test_an_images_window_is_what_the_system_gave_its_socket(sender: Sender) -> 
     assert struct.unpack_from("<i", status, 24)[0] == 16_384
 
 
+def test_a_setup_whose_mtu_exceeds_the_window_is_in_the_error_log_in_the_references_words(sender: Sender) -> None:
+    driver = sender.driver
+    subscribe(driver, f"{CHANNEL}|rcv-wnd=1376")
+    assert not count(sender.setup(), responses.OnAvailableImage)
+    assert any("mtuLength=1408 > initialWindowLength=1376" in each.text for each in read_errors(driver.cnc.error_log))
+
+
 def test_an_images_log_says_which_window_the_channel_asked_for(sender: Sender) -> None:
     driver = sender.driver
     subscribe(driver)
@@ -123,6 +130,7 @@ def test_a_setup_above_the_session_limit_is_in_the_error_log(sender: Sender) -> 
     driver.run(2)
     (error,) = read_errors(driver.cnc.error_log)
     assert f"a SETUP of session {SESSION + 1} of stream {STREAM} was refused" in error.text
+    assert "exceeded session limit" in error.text  # the reference's words
     assert "AERON_DRIVER_STREAM_SESSION_LIMIT" in error.text
     driver.close()
 
@@ -235,6 +243,60 @@ def test_leaves_after_five_status_messages_once_the_stream_has_ended(sender: Sen
     assert only(found, responses.OnUnavailableImage).image_correlation_id == image.image_correlation_id
     leaving = [status for status in sender.frames(layout.TYPE_SM) if status[5] & layout.SM_FLAG_EOS]
     assert len(leaving) >= 5
+
+
+def eos_flags(sender: Sender) -> list[bool]:
+    """Return whether each status message that arrived since the last call announces that the receiver leaves."""
+    return [bool(status[5] & layout.SM_FLAG_EOS) for status in sender.frames(layout.TYPE_SM)]
+
+
+def test_the_sender_learns_at_once_that_its_whole_stream_has_arrived(sender: Sender) -> None:
+    driver = sender.driver
+    subscribe(driver)
+    sender.setup()
+    sender.data(64)
+    sender.heartbeat(128, flags=0xE0)
+    driver.cycle()
+    assert True not in eos_flags(sender)  # the first frame is missing
+    (image,) = driver.core.conductor.images.streams
+    assert image.drain_reason is None
+    sender.data(0)
+    driver.cycle()
+    assert eos_flags(sender) == [True]
+    assert image.drain_reason is DrainReason.END_OF_STREAM
+
+
+def test_the_sender_learns_at_once_that_the_last_subscriber_has_left_and_that_another_has_come(sender: Sender) -> None:
+    driver = sender.driver
+    first, second = subscribe(driver), subscribe(driver)
+    image = sender.setup()[0]
+    assert isinstance(image, responses.OnAvailableImage)
+    eos_flags(sender)
+
+    def leave(ready: responses.OnSubscriptionReady) -> None:
+        driver.ask(
+            commands.RemoveSubscription(
+                client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+            )
+        )
+        driver.cycle()
+
+    leave(first)
+    assert eos_flags(sender) == []
+    leave(second)
+    assert eos_flags(sender) == [True]
+    sender.data(0)
+    found = driver.add_subscription(CHANNEL) + driver.cycle()
+    again = only(found, responses.OnAvailableImage)
+    assert again.image_correlation_id == image.image_correlation_id
+    assert eos_flags(sender) == [False]
+    assert driver.counters.value(again.subscriber_position_id) == 64
+    (stream,) = driver.core.conductor.images.streams
+    driver.run(3.0)
+    assert (stream.drain_reason, True in eos_flags(sender)) == (None, False)
+    sender.heartbeat(64, flags=0xE0)
+    driver.cycle()
+    assert eos_flags(sender) == [True]
 
 
 @pytest.mark.parametrize("reason", DrainReason)

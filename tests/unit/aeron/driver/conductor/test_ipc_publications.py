@@ -9,6 +9,7 @@ from tests.support.invoked_driver import CLIENT, DIRECTORY, InvokedDriver, count
 
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.error_log import read_errors
 
 IPC = "aeron:ipc"
 
@@ -194,7 +195,7 @@ def test_refuses_a_session_id_that_is_taken(driver: InvokedDriver) -> None:
     driver.add_publication("aeron:ipc?session-id=10", exclusive=True)
     error = only(driver.add_publication("aeron:ipc?session-id=10", exclusive=True), responses.OnError)
     assert error.code is ErrorCode.INVALID_CHANNEL
-    assert "clashing session id 10" in error.message
+    assert "clashing sessionId=10" in error.message
 
 
 def test_matches_subscriptions_by_session(driver: InvokedDriver) -> None:
@@ -220,6 +221,9 @@ def test_rejection_unlinks_ipc_subscribers_for_a_while(driver: InvokedDriver) ->
     assert (error.code, error.message, error.source) == (ErrorCode.IMAGE_REJECTED, "out of tune", "127.0.0.1:0")
     assert count(found, responses.OnUnavailableImage) == 1
     assert count(found, responses.OnOperationSuccess) == 1
+    (recorded,) = read_errors(driver.cnc.error_log)
+    assert recorded.text.startswith("IMAGE_REJECTED: ")
+    assert recorded.text.endswith(": out of tune")
     assert count(driver.run(9.0), responses.OnAvailableImage) == 0
     assert count(driver.run(3.0), responses.OnAvailableImage) == 1
 
@@ -284,3 +288,39 @@ def test_a_sleeping_untethered_subscriber_does_not_keep_a_stream_from_ending(dri
     # The driver drops the reader after the untethered window limit timeout, and not before.
     assert count(driver.run(4.0), responses.OnUnavailableImage) == 0
     assert count(driver.run(3.0), responses.OnUnavailableImage) == 1
+
+
+def test_an_untethered_subscriber_that_does_not_rejoin_loses_its_counter(driver: InvokedDriver) -> None:
+    slow = only(driver.add_subscription("aeron:ipc?tether=false|rejoin=false"), responses.OnSubscriptionReady)
+    driver.add_subscription(IPC)
+    found = driver.add_publication(IPC)
+    ready = only(found, responses.OnPublicationReady)
+    images = {
+        response.subscription_registration_id: response.subscriber_position_id
+        for response in found
+        if isinstance(response, responses.OnAvailableImage)
+    }
+    log, slow_id = driver.log(ready.log_file), images.pop(slow.correlation_id)
+    log.buffer.add_i64(log.metadata_offset, log.term_length // 2)
+    driver.counters.cell(*images.values()).set_release(log.term_length // 2)
+    assert count(driver.run(12.0), responses.OnUnavailableImage) == 1
+    assert slow_id not in driver.labels()
+    # The next subscriber may get the counter, so neither the end of the subscription nor that of the stream frees it again.
+    again = only(driver.add_subscription(IPC), responses.OnAvailableImage)
+    assert again.subscriber_position_id == slow_id
+    driver.ask(
+        commands.RemoveSubscription(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=slow.correlation_id
+        )
+    )
+    driver.run(1.0)
+    assert driver.labels()[slow_id].startswith("sub-pos")
+    assert log.is_connected
+
+
+def test_a_position_that_a_publication_has_by_default_may_be_asked_for(driver: InvokedDriver) -> None:
+    ready = only(driver.add_publication(IPC), responses.OnPublicationReady)
+    initial = driver.log(ready.log_file).initial_term_id
+    start = f"{IPC}?init-term-id={initial}|term-id={initial}|term-offset="
+    assert only(driver.add_publication(start + "0"), responses.OnPublicationReady).log_file == ready.log_file
+    assert count(driver.add_publication(start + "64"), responses.OnError) == 1

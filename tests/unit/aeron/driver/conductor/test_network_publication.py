@@ -373,3 +373,19 @@ def test_the_same_channel_can_be_used_again_right_after_it_was_closed(driver: In
 )
 def test_refuses_channels_that_lead_nowhere(driver: InvokedDriver, channel: str, code: ErrorCode) -> None:
     assert only(driver.add_publication(channel), responses.OnError).code is code
+
+
+def test_a_publication_that_never_had_a_receiver_ends_silently_and_at_once(receiver: Receiver) -> None:
+    ready = receiver.publish(f"{CHANNEL}|linger=60s")
+    driver = receiver.driver
+    driver.run(0.5)
+    assert receiver.frames(layout.TYPE_SETUP)
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+        )
+    )
+    receiver.peer.take()
+    driver.run(3.0)
+    assert not receiver.frames(layout.TYPE_SETUP)
+    assert not driver.files.exists(ready.log_file)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 
+from tests.support.invoked_driver import InvokedDriver, only
+
 from mainstem._core import layout
+from mainstem.aeron.command import responses
 from mainstem.sim import PERFECT, SimNetwork, World
 
 ASK, ANSWER = 10_000, 10_001
@@ -71,3 +74,12 @@ def test_a_response_channel_is_set_up_like_the_reference() -> None:
         assert source != mouth
         answers.close()
         ask.close()
+
+
+def test_the_log_of_a_prototype_is_as_short_as_can_be() -> None:
+    driver = InvokedDriver(term_buffer_length=1 << 20)
+    channel = "aeron:udp?control=127.0.0.1:20128|control-mode=response|response-correlation-id=prototype"
+    for others, length in (("", layout.TERM_MIN_LENGTH), ("|term-length=256k", 256 << 10)):
+        ready = only(driver.add_publication(channel + others, exclusive=True), responses.OnExclusivePublicationReady)
+        assert driver.log(ready.log_file).term_length == length
+    driver.close()

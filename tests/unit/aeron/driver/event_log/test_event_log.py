@@ -144,11 +144,13 @@ def test_is_truncated_when_it_is_full(start: Callable[..., Logged]) -> None:
         assert 0 < logged.path.stat().st_size <= 2000
 
 
-def test_goes_to_stderr_without_a_file(capfd: pytest.CaptureFixture[str]) -> None:
+def test_goes_to_standard_output_without_a_file(capfd: pytest.CaptureFixture[str]) -> None:
     driver = InvokedDriver(event_log="CMD_IN_ADD_PUBLICATION")
     driver.add_publication("aeron:ipc")
     driver.close()
-    assert LINE.fullmatch(capfd.readouterr().err.strip())
+    written = capfd.readouterr()
+    assert LINE.fullmatch(written.out.strip())
+    assert written.err == ""
 
 
 def test_a_file_that_cannot_be_written_to_ends_the_log_and_not_the_driver(caplog: pytest.LogCaptureFixture) -> None:

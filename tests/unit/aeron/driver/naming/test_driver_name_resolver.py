@@ -7,13 +7,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.invoked_driver import InvokedDriver, only
+from tests.support.invoked_driver import DIRECTORY, InvokedDriver, only
 
 from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.command import responses
-from mainstem.aeron.counters import CounterType
+from mainstem.aeron.counters import CounterType, snapshot
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.naming.driver_name_resolver import MAX_ENTRIES_PER_CYCLE, MAX_SENDS_PER_CYCLE
+from mainstem.aeron.error_log import read_errors
+from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.errors import ConfigurationError
 
@@ -189,3 +191,35 @@ def test_counts_a_frame_that_is_longer_than_a_jumbo_frame(driver: InvokedDriver)
     driver.run(0.1, step=0.01)
     assert driver.counters.value(SystemCounter.INVALID_PACKETS) == before + 1
     assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 0
+
+
+def test_a_malformed_bootstrap_neighbor_is_an_error_and_the_next_one_is_used() -> None:
+    driver = InvokedDriver(
+        name_resolver_supplier="driver",
+        driver_resolver_name="alpha",
+        driver_resolver_interface="127.0.0.1:40991",
+        driver_resolver_bootstrap_neighbor=f"just:wrong,nowhere:1,127.0.0.1:{BOOTSTRAP}",
+    )
+    peer = driver.network.peer(BOOTSTRAP)
+    driver.run(0.1, step=0.01)
+    assert peer.take() == [ALPHA]
+    recorded = [error.text for error in read_errors(driver.cnc.error_log)]
+    assert [text.split(":")[0:2] for text in recorded] == [
+        ["UNKNOWN_HOST", " bootstrap neighbor just"],
+        ["UNKNOWN_HOST", " bootstrap neighbor nowhere"],
+    ]
+    counters = [each for each in snapshot(driver.counters) if each.type_id == CounterType.BOOTSTRAP_NEIGHBOR]
+    assert [int.from_bytes(each.key[:4], "little") for each in counters] == [0, 1, 2]
+    driver.close()
+
+
+def test_a_driver_whose_resolver_cannot_bind_leaves_no_directory() -> None:
+    files = MemoryFiles()
+    with pytest.raises(LookupError, match="nowhere"):
+        InvokedDriver(
+            files=files,
+            name_resolver_supplier="driver",
+            driver_resolver_name="alpha",
+            driver_resolver_interface="nowhere:40991",
+        )
+    assert not files.exists(DIRECTORY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.mux.admission import Admission
+from mainstem._internal.admission import Admission
 
 
 class Visitor:
