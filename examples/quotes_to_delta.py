@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql.functions import col, from_json
 
-from mainstem import Aeron, MediaDriver
+from mainstem import Aeron, MediaDriver, OfferStatus
 from mainstem.recording import Recorder
 from mainstem.spark import create_session
 
@@ -42,7 +42,9 @@ def record(directory: Path) -> None:
         recorder.add_subscription(subscription)
         for number in range(QUOTES):
             quote = {"number": number, "symbol": f"S{number % 7}", "price": 100.0 + number % 13}
-            while publication.offer(json.dumps(quote).encode()) < 0:
+            while (position := publication.offer(json.dumps(quote).encode())) < 0:
+                if OfferStatus(position).is_final:
+                    raise RuntimeError(f"{publication!r}: {OfferStatus(position).name}")
                 recorder.do_work()
         while publication.position not in recorder.active.values():
             recorder.do_work()
