@@ -1,8 +1,10 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up by themselves, in .venv, without root.
 # `make check` is what is too long to wait for; together they run everything.
 PYTHON ?= python3
+# Another environment for another Python: make test PYTHON=python3.13 VENV=build/python3.13
 VENV := .venv
 BIN := $(VENV)/bin
+REPORTS := build/tests
 SEEDS ?= 50
 FUZZ_SECONDS ?= 3
 MUTANTS ?= 3
@@ -59,7 +61,7 @@ build:
 
 test: build
 	@echo "== every test but the long ones: unit, form, simulation, system, interop, fuzz, spark"
-	$(PYTEST) -m "not long" --junitxml=build/tests/test.xml
+	$(PYTEST) -m "not long" --junitxml=$(REPORTS)/test.xml
 
 # Each step is one that `make test` does not do, or does with other numbers. The order: what fails soonest comes first.
 check: lint
@@ -73,11 +75,11 @@ check: lint
 	@echo "== the compiled part, for macOS: objects only"
 	$(BIN)/python tools/cross.py
 	@echo "== the long tests"
-	$(PYTEST) -m long --junitxml=build/tests/check.xml || \
+	$(PYTEST) -m long --junitxml=$(REPORTS)/check.xml || \
 	{ echo "== long tests that failed: once more, one at a time"; \
 	$(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
 	@echo "== property tests, ten times as many examples"
-	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=build/tests/properties.xml
+	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=$(REPORTS)/properties.xml
 	@echo "== the simulator, other seeds"
 	$(BIN)/mainstem sim --first 101 --seeds $(SEEDS)
 	$(BIN)/mainstem sim --first 1001 --seeds $$((20 * $(SEEDS))) $(CHEAP)
@@ -150,7 +152,7 @@ coverage: build
 	$(BIN)/coverage run -m pytest -q $(SPREAD) -m "not long" $(COVERED)
 	@echo "== the compiled part as plain Python"
 	git ls-files -z src tests docs tools pyproject.toml | xargs -0 cp --parents -t $(UNCOMPILED)
-	-cd $(UNCOMPILED) && PYTHONPATH=src:. timeout $(UNCOMPILED_SECONDS) $(CURDIR)/$(BIN)/coverage run -m pytest -q $(SPREAD) \
+	-cd $(UNCOMPILED) && PYTHONPATH=src:. timeout $(UNCOMPILED_SECONDS) $(abspath $(BIN))/coverage run -m pytest -q $(SPREAD) \
 	  -m "not long" -p tests.support.uncompiled_run $(COVERED_UNCOMPILED)
 	$(BIN)/coverage combine --quiet
 	@for package in $(PACKAGES); do echo "== $$package"; \

@@ -1,64 +1,61 @@
 """Tests with other versions of Python and PySpark: ``nox --list`` shows the sessions.
 
-Nox uses the Pythons on PATH; with uv installed, it downloads missing ones. Everything else runs with `make`.
+``nox`` runs ``make test`` with every supported Python of this machine (tools/pythons.py), each in an environment of its own below
+``build``. ``nox -s test -- tests/unit/mux`` runs only those tests. Everything else runs with ``make``.
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import nox
+
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+import pythons
 
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["unit"]
+nox.options.sessions = ["test"]
 
-EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,quic-aioquic,encryption"
-# The packages of the group `dev` that tests/unit imports.
+PYTHONS = pythons.pythons()
+EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,quic-aioquic,encryption,spark"
+# The packages of the group `dev` that the tests of Spark import.
 TESTING = (
     "confluent-kafka[avro,protobuf,schemaregistry]>=2.6",
-    "duckdb>=1.2",
     "moto[server]>=5.1",
-    "pandas>=2.2,<3",
     "pytest-xdist>=3.6",
-    "pytz",
     "pyyaml>=6",
 )
-# These need PySpark.
-WITHOUT_SPARK = (
-    "--ignore=tests/unit/spark",
-    "--ignore=tests/unit/demo",
-    "--ignore=tests/unit/capture/test_remote_captures.py",
-    "--ignore=tests/unit/codecs/test_hostile_messages.py",
-    "--ignore=tests/unit/test_benchmark_options.py",
-)
 SPARK_TESTS = (
-    "tests/unit/spark/test_features.py",
-    "tests/unit/spark/test_options.py",
-    "tests/unit/spark/test_planning.py",
-    "tests/unit/spark/test_sql_tables.py",
-    "tests/spark/test_sql.py",
-    "tests/spark/test_recording_source.py",
+    "tests/unit/spark",
     "tests/spark/test_capture_source.py",
     "tests/spark/test_channels.py",
-    "tests/spark/test_filtered_read.py",
+    "tests/spark/test_codecs.py",
     "tests/spark/test_connect.py",
+    "tests/spark/test_filtered_read.py",
+    "tests/spark/test_ingest.py",
+    "tests/spark/test_ingest_formats.py",
+    "tests/spark/test_nulls.py",
+    "tests/spark/test_recording_source.py",
+    "tests/spark/test_sql.py",
+    "tests/spark/test_table_filters.py",
+    "tests/spark/test_tables.py",
 )
 CONNECT = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.71", "zstandard>=0.25")
 
 
-def install(session: nox.Session, extras: str, *packages: str) -> None:
-    """Install the working copy, compiled in place, so that versions of Python can be tested in turn."""
-    session.install(*nox.project.load_toml("pyproject.toml")["build-system"]["requires"], "wheel")
-    session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test"), *packages)
-    session.install("--no-build-isolation", "--editable", f".[{extras}]", env={"MAINSTEM_COMPILE": "no"})
-    session.run("python", "setup.py", "--quiet", "build_ext", "--inplace")
-
-
-@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
-def unit(session: nox.Session) -> None:
-    """Run the unit tests."""
-    install(session, EXTRAS, *TESTING)
-    session.run("pytest", "-q", "-m", "not long", *WITHOUT_SPARK, *(session.posargs or ["tests/unit"]))
+@nox.session(venv_backend="none")
+@nox.parametrize("version", list(PYTHONS))
+def test(session: nox.Session, version: str) -> None:
+    """Run the tests with one version of Python."""
+    variables = (f"PYTHON={PYTHONS[version]}", f"VENV=build/python{version}", f"REPORTS=build/tests/{version}")
+    if session.posargs:
+        session.run("make", "build", *variables, external=True)
+        session.run(f"build/python{version}/bin/python", "-m", "pytest", *session.posargs, external=True)
+    else:
+        session.run("make", "test", *variables, external=True)
 
 
 @nox.session(python=["3.14t"])
@@ -73,5 +70,11 @@ def free_threaded(session: nox.Session) -> None:
 @nox.parametrize("pyspark", ["4.0.5", "4.1.4", "4.2.1", "4.3.0"])
 def spark(session: nox.Session, pyspark: str) -> None:
     """Run the tests of sources and sinks with the newest release of each minor version of PySpark."""
-    install(session, f"{EXTRAS},spark,report", *TESTING, *CONNECT, f"pyspark=={pyspark}")
+    project = nox.project.load_toml("pyproject.toml")
+    session.install(*project["build-system"]["requires"], "wheel", *nox.project.dependency_groups(project, "test"))
+    # Compiled in place, so that versions of PySpark can be tested in turn.
+    uncompiled = {"MAINSTEM_COMPILE": "no"}
+    extras = ("--no-build-isolation", "--editable", f".[{EXTRAS}]")
+    session.install(*extras, *TESTING, *CONNECT, f"pyspark=={pyspark}", env=uncompiled)
+    session.run("python", "setup.py", "--quiet", "build_ext", "--inplace")
     session.run("pytest", "-q", *(session.posargs or SPARK_TESTS))

@@ -17,9 +17,6 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from Cython.Build.Dependencies import create_dependency_tree
-from Cython.Compiler.Main import Context
-from Cython.Compiler.Options import CompilationOptions
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError as BuildError
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tools" / "backend"))
 import compiler  # next to the build backend, which is not installed
 import core_stubs
-from translation import module_name, translate
+from translation import is_of_another_cython, module_name, newest_source, translate
 
 CORE = Path("src/mainstem/_core")
 core_stubs.write()
@@ -68,11 +65,8 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         """Build the modules that need it, each in a thread that waits for Cython and for the compiler."""
-        dependencies = create_dependency_tree(
-            Context.from_options(CompilationOptions(include_path=["src"])), quiet=True
-        )
         modules = self.extensions
-        self.extensions = [module for module in modules if self.is_outdated(module, dependencies)]
+        self.extensions = [module for module in modules if self.is_outdated(module)]
         self.lock = threading.Lock()
         self.parallel = min(self.parallel or processors(), max(len(self.extensions), 1))
         try:
@@ -82,11 +76,15 @@ class Build(build_ext):
         finally:
             self.extensions = modules
 
-    def is_outdated(self, module: Extension, dependencies: object) -> bool:
+    def is_outdated(self, module: Extension) -> bool:
         """Return whether the module, or anything it imports, has changed since it was built."""
         built = Path(self.get_ext_fullpath(module.name))
-        newest, _path = dependencies.newest_dependency(module.sources[0])  # type: ignore[attr-defined]
-        return bool(self.force) or not built.exists() or built.stat().st_mtime < newest
+        return (
+            bool(self.force)
+            or not built.exists()
+            or built.stat().st_mtime < newest_source(module.sources[0])
+            or is_of_another_cython(module.sources[0])
+        )
 
     def build_extension(self, module: Extension) -> None:
         """Translate and compile one module."""

@@ -227,8 +227,7 @@ def errors() -> str:
         + table(["error", "meaning"], rows)
         + "\n`may_retry` is true if it is certain that the peer has processed nothing: for every `OfferError` and "
         "`ConnectTimeout`, for a `ConnectionLost` of a peer that was not reached or a request that never left, and for a "
-        "`ConnectRefused` of `connect`. Otherwise it is false, also where nothing is known. Of asyncio's errors, bymux and "
-        "Jmux raise `asyncio.IncompleteReadError` from `read_exactly`; it is not a `MainstemError`.\n"
+        "`ConnectRefused` of `connect`. Otherwise it is false, also where nothing is known.\n"
         "\n## Why the driver refuses\n\nThe `code` of a `RegistrationError`, as the reference numbers them.\n\n"
         + table(["code", "name", "meaning"], codes)
     )

@@ -2,7 +2,8 @@
 
 Safe to run again: it does nothing if nothing has changed, compiles only what has changed, and reinstalls only after an edit of
 pyproject.toml. Requires Python >= 3.11 with its header files and its module venv (Debian: python3-dev, python3-venv). If there is
-no C compiler, it uses the one in the ziglang wheel.
+no C compiler, it uses the one in the ziglang wheel. A package without a wheel for this Python is left out, with a sentence about
+what is missing without it (tools/dependencies.py).
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools" / "backend"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "backend")]
 import compiler  # noqa: E402 - next to the build backend, which is not installed
 
 MINIMUM = (3, 11)
-EXTRAS = "all"
 # Lines of pip's output that name a file: a package to download, or one from the cache. Metadata alone is not reported.
 FILE = re.compile(
     r"(?P<how>Downloading|Using cached) (?:\S*/)?(?P<name>[^\s/]+?)-(?P<version>\d[^\s-]*?)"
@@ -42,9 +46,12 @@ def main(venv: Path) -> None:
     wanted = fingerprint()
     if not python.exists():
         create(venv)
-    if not stamp.exists() or stamp.read_text() != wanted:
-        install(python)
-        stamp.write_text(wanted)
+    installed, _, left_out = stamp.read_text().partition("\n") if stamp.exists() else ("", "", "")
+    if installed != wanted:
+        left_out = "\n".join(install(python))
+        stamp.write_text(f"{wanted}\n{left_out}")
+    for sentence in left_out.splitlines():
+        say(sentence)
     compile_core(python)
 
 
@@ -62,22 +69,98 @@ def create(venv: Path) -> None:
         sys.exit("Python's venv module does not work here: install it first (on Debian: apt-get install python3-venv).")
 
 
-def install(python: Path) -> None:
+def install(python: Path) -> list[str]:
+    """Install Mainstem and its dependencies. Return a sentence for each of these that is left out."""
     import tomllib  # not at the top, because Pythons before 3.11 lack it and must get as far as the error message
+
+    import dependencies
 
     say("installing Mainstem and its dependencies")
     begin = time.monotonic()
-    needed_to_build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    pip(python, "--upgrade", "pip>=25.1", "wheel", *needed_to_build)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pip(python, "--upgrade", "pip>=25.1", "wheel", *project["build-system"]["requires"])
     # Compile modules in place, so that edits of .py files take effect at once and only changed modules are compiled. pip would
     # compile all of them again.
     uncompiled = {**os.environ, "MAINSTEM_COMPILE": "no"}
-    pip(python, "--group", "dev", "--no-build-isolation", "--editable", f".[{EXTRAS}]", env=uncompiled)
+    left_out = install_wheels(
+        python, dependencies.requirements(project), "--no-build-isolation", "--editable", ".", env=uncompiled
+    )
     say(f"installed in {time.monotonic() - begin:.0f} s")
+    return left_out
+
+
+def install_wheels(
+    python: Path, requirements: Mapping[str, str], *arguments: str, env: dict[str, str] | None = None
+) -> list[str]:
+    """Install what has wheels for this Python, and with it what the arguments name.
+
+    Args:
+        python: The Python of the environment.
+        requirements: What to install, with what is missing without it. Empty: nothing runs without it.
+        arguments: More arguments of `pip install`.
+        env: The environment variables of pip.
+
+    Returns:
+        A sentence for each requirement that has no wheel.
+
+    Raises:
+        SystemExit: Nothing runs without one that has none.
+        PipError: pip failed for another reason.
+    """
+    import dependencies
+
+    only_wheels = ("--only-binary=:all:", f"--no-binary={','.join(dependencies.SOURCES)}")
+    wanted = list(requirements)
+    left_out: list[str] = []
+    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    while True:
+        try:
+            pip(python, *only_wheels, *arguments, *wanted, env=env)
+            return left_out
+        except PipError as error:
+            without = dependencies.unmet(error.output, wanted)
+            if not without and dependencies.lacks_wheel(error.output):
+                say(f"a package that others require has no wheel for {version}: trying them one at a time")
+                without = [each for each in wanted if not is_available(python, each, *only_wheels, env=env)]
+            if not without:
+                raise
+        for each in without:
+            why = f"there is no wheel of it, or of what it requires, for {version} on this machine"
+            if not requirements[each]:
+                sys.exit(
+                    f"mainstem: {each} cannot be installed: {why}; use another Python, as in make PYTHON=python3.12"
+                )
+            left_out.append(f"left out {each}: {why}; {requirements[each]}")
+            wanted.remove(each)
+
+
+def is_available(python: Path, requirement: str, *arguments: str, env: dict[str, str] | None) -> bool:
+    """Whether pip can install a requirement by itself.
+
+    Raises:
+        PipError: pip could not find out.
+    """
+    import dependencies
+
+    try:
+        pip(python, "--dry-run", "--no-build-isolation", *arguments, requirement, env=env)
+    except PipError as error:
+        if dependencies.lacks_wheel(error.output):
+            return False
+        raise
+    return True
+
+
+class PipError(subprocess.CalledProcessError):
+    """`pip install` failed; ``output`` is all that it printed."""
 
 
 def pip(python: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
-    """Install packages. Report each as it is downloaded, and print pip's whole output only on failure."""
+    """Install packages. Report each as it is downloaded.
+
+    Raises:
+        PipError: pip failed.
+    """
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off", *arguments]
     lines: list[str] = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -87,8 +170,7 @@ def pip(python: Path, *arguments: str, env: dict[str, str] | None = None) -> Non
             if text := progress(line.strip()):
                 say(text)
     if process.returncode:
-        sys.stderr.writelines(lines)
-        raise subprocess.CalledProcessError(process.returncode, command)
+        raise PipError(process.returncode, command, "".join(lines))
 
 
 def progress(line: str) -> str:
@@ -120,8 +202,13 @@ def run(*command: str, env: dict[str, str] | None = None, stdout: int | None = N
     subprocess.run(command, check=True, env=env, stdout=stdout)
 
 
+def explain(error: subprocess.CalledProcessError) -> str:
+    """Return what a step printed that was not shown while it ran, and the step."""
+    return f"{error.output or ''}mainstem: this step failed: {' '.join(map(str, error.cmd))}"
+
+
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
     except subprocess.CalledProcessError as error:
-        sys.exit(f"mainstem: this step failed: {' '.join(map(str, error.cmd))}")
+        sys.exit(explain(error))

@@ -54,7 +54,7 @@ def archiving(kind: str, directory: Path, driver: Path, **settings: object) -> I
         command += [f"-Daeron.dir={driver}", *(f"-Daeron.archive.{name}={value}" for name, value in values.items())]
         command += ["-cp", str(JAR), "io.aeron.archive.Archive"]
     else:
-        command = [sys.executable, "-m", "mainstem", "archive", "--dir", str(directory), "--aeron-dir", str(driver)]
+        command = [sys.executable, "-m", "mainstem", "archive", "--archive-dir", str(directory), "--dir", str(driver)]
         command += ["--control", control]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
