@@ -82,20 +82,26 @@ def test_a_capture_that_grows_is_read_on_and_one_that_is_replaced_ends_the_query
     directory, table = tmp_path / "captures", tmp_path / "table"
     directory.mkdir()
 
-    def write(name: str, first: int, count: int) -> None:
-        records = (make.pcap_record(PACKET, first + n) for n in range(count))
-        (directory / name).write_bytes(make.pcap([]) + b"".join(records))
+    def records(numbers: range) -> bytes:
+        return b"".join(make.pcap_record(PACKET, n) for n in numbers)
 
-    write("a.pcap", 0, 20)
+    def write(name: str, numbers: range) -> None:
+        # The query must not see a file that is not whole.
+        whole = tmp_path / name
+        whole.write_bytes(make.pcap([]) + records(numbers))
+        whole.replace(directory / name)
+
+    write("a.pcap", range(20))
     query = start(spark.readStream.format("mainstem.capture").load(str(directory)).select("file", "packet"), table)
     try:
         query.processAllAvailable()
-        write("a.pcap", 0, 50)
-        write("b.pcap", 100, 10)
+        with (directory / "a.pcap").open("ab") as file:
+            file.write(records(range(20, 50)))
+        write("b.pcap", range(100, 110))
         query.processAllAvailable()
         rows = [(os.path.basename(row.file), row.packet) for row in spark.read.parquet(str(table)).collect()]
         assert sorted(rows) == [("a.pcap", n) for n in range(1, 51)] + [("b.pcap", n) for n in range(1, 11)]
-        write("a.pcap", 7000, 50)
+        write("a.pcap", range(7000, 7050))
         with pytest.raises(Exception, match="STREAM_FAILED") as raised:
             query.awaitTermination(TIMEOUT_S)
         assert "a.pcap begins with other bytes than that of the checkpoint" in root_cause(raised.value)
