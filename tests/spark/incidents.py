@@ -8,7 +8,8 @@ the sink ``mainstem.channel``.
 
 In each round, more messages come while the query runs, and it, or a program that it depends on, is killed with SIGKILL as soon as
 something changes in its checkpoint or its table. Then something happens to these, and the query is started again with other cores
-and options. Once all messages have arrived, they are compared with those that were sent:
+and options; that of a sink may also run on the executors of a cluster. Once all messages have arrived, they are compared with those
+that were sent:
 
 - A table has each message once and unchanged. Or the run was refused with an error that says what to do, but only if its files were
   mistreated; then these are put back, and the next run must succeed.
@@ -41,6 +42,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tests.spark.cluster import EXECUTOR, HOME
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -57,6 +59,7 @@ IPC, STREAM = "aeron:ipc?term-length=64k", 1001
 DEFAULTS = """\
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.deploy.maxExecutorRetries -1
 spark.local.dir {root}/spark
 spark.python.authenticate.socketTimeout 400s
 """
@@ -243,7 +246,7 @@ class Trial:
 
     def _kill_part(self, victim: str, members: dict[int, bytes]) -> str:
         """Kill a part of the query. Workers are among the processes that it had before."""
-        name = b"CoarseGrainedExecutorBackend" if victim == "executor" else b"pyspark.daemon"
+        name = EXECUTOR if victim == "executor" else b"pyspark.daemon"
         parts = [pid for pid in self.query.members().keys() & members.keys() if name in members[pid]]
         if victim in ("worker", "executor") and parts:
             self.query.kill(self.rng.choice(sorted(parts)))
@@ -669,10 +672,10 @@ class Sink(Trial):
         # The numbers that may have been lost with a media driver, by generation.
         self._exposed: dict[int, set[int]] = {}
         self.channel = {"channel": IPC, "streamId": str(STREAM), "directory": str(self.root / "aeron")}
-        self.victims = {**Trial.victims, "worker": 5, "media driver": 2}
         if self.kind != "aeron":
             self.channel = {"channel": f"{self.kind}://localhost:{free_port()}"}
-            self.victims = {**Trial.victims, "worker": 5, "receiver": 2}
+        other = "media driver" if self.kind == "aeron" else "receiver"
+        self.victims = {**Trial.victims, "worker": 5, "executor": 5, other: 2}
         if self.kind == "aqueduct":
             from mainstem.aqueduct import make_certificates
 
@@ -696,10 +699,15 @@ class Sink(Trial):
         tls = ["--tls-cert", str(files / "cert.pem"), "--tls-key", str(files / "key.pem")]
         return [*command, "--keyed", *(tls if self.kind == "aqueduct" else [])]
 
+    def drawn(self) -> tuple[str, dict[str, str]]:
+        master, options = super().drawn()
+        return self.rng.choice([master, f"local-cluster[2,{self.rng.randint(1, 2)},1024]"]), options
+
     def command(self, master: str, options: dict[str, str]) -> list[str]:
         told = {"master": master, "source": options, "channel": {**self.channel, "timeout": "120"}}
         places = {"recordings": str(self.recordings), "checkpoint": str(self.checkpoint)}
-        return [*OWN, "--send", json.dumps({**told, **places, "generation": self._generation})]
+        applications = str(self.root / "applications")
+        return [*OWN, "--send", json.dumps({**told, **places, "generation": self._generation, "log": applications})]
 
     def incidents(self) -> dict[Callable[[], None], bool]:
         return {self.nothing: False, self.forget_commit: False, self.lose_checkpoint: False}
@@ -756,6 +764,13 @@ class Sink(Trial):
             self.launch(name)
         super().begin()
 
+    def close(self) -> None:
+        super().close()
+        # The workers of a local cluster cannot use another directory.
+        applications = self.root / "applications"
+        for name in applications.read_text().split() if applications.exists() else ():
+            shutil.rmtree(HOME / "work" / name, ignore_errors=True)
+
 
 def send(told: dict[str, Any]) -> None:
     """Send the messages of the recordings until a signal says to stop, each behind the number of its generation."""
@@ -765,6 +780,8 @@ def send(told: dict[str, Any]) -> None:
     from mainstem.spark import create_session
 
     spark = create_session("incidents", master=told["master"])
+    with open(told["log"], "a") as applications:
+        applications.write(f"{spark.sparkContext.applicationId}\n")
     rows = spark.readStream.format("mainstem.recording").options(**told["source"]).load(told["recordings"])
     marked = rows.select(f.concat(f.encode(f.lit(f"{told['generation']}|"), "UTF-8"), "payload").alias("payload"))
     writer = marked.writeStream.format("mainstem.channel").options(**told["channel"])
