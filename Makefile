@@ -8,6 +8,8 @@ REPORTS := build/tests
 SEEDS ?= 50
 FUZZ_SECONDS ?= 3
 MUTANTS ?= 3
+# `make check` runs one of so many long tests, chosen by the commit.
+LONG_SHARE ?= 3
 ROUNDS ?= 60
 MINUTES ?= 120
 WORKERS ?= 2
@@ -74,10 +76,10 @@ check: lint
 	@$(MAKE) --no-print-directory ziglang
 	@echo "== the compiled part, for macOS: objects only"
 	$(BIN)/python tools/cross.py
-	@echo "== the long tests"
-	$(PYTEST) -m long --junitxml=$(REPORTS)/check.xml || \
+	@echo "== the long tests: one of $(LONG_SHARE), chosen by the commit"
+	MAINSTEM_LONG_SHARE=$(LONG_SHARE) $(PYTEST) -m long --junitxml=$(REPORTS)/check.xml || \
 	{ echo "== long tests that failed: once more, one at a time"; \
-	$(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
+	MAINSTEM_LONG_SHARE=$(LONG_SHARE) $(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
 	@echo "== property tests, ten times as many examples"
 	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=$(REPORTS)/properties.xml
 	@echo "== the simulator, other seeds"

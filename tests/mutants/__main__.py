@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,23 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutants.bug import ROOT, Bug
 from tests.mutants.bugs import BUGS
 from tests.mutants.planting import CannotRun, Found, Tree
+from tests.support.case_selection import commit, order_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-def commit() -> str:
-    """Return the source's commit; an empty string if it is not a git repository."""
-    result = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return result.stdout.strip()
+    from tests.mutants.bug import Bug
 
 
 def sample(bugs: Sequence[Bug], count: int, chosen_by: str) -> list[Bug]:
     """Return ``count`` bugs: the same ones for the same commit, and different ones for the next commit."""
-    return sorted(bugs, key=lambda bug: hashlib.sha256(f"{chosen_by} {bug.name}".encode()).digest())[:count]
+    return sorted(bugs, key=lambda bug: order_of(bug.name, chosen_by))[:count]
 
 
 def search(bugs: Sequence[Bug], directory: Path, workers: int) -> list[Found]:
