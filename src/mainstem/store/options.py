@@ -6,6 +6,7 @@ All values of options are strings.
 from __future__ import annotations
 
 import ipaddress
+import os
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -29,6 +30,8 @@ def _texts(names: str) -> _Kinds:
     return dict.fromkeys(names.split(), str)
 
 
+# Each library reads some of them by itself, and none allows for the bucket and the scheme.
+_S3_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _ENDPOINT = _texts("scheme endpoint_override")
 S3 = _ENDPOINT | _texts("access_key secret_key session_token region role_arn session_name external_id")
 S3 |= _texts("proxy_options tls_ca_file_path") | {"anonymous": _flag, "force_virtual_addressing": _flag}
@@ -129,9 +132,11 @@ def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, A
                 values["anonymous"] = "true"
         elif key != "impl":
             raise _unknown(url, name, known)
-    endpoint = values.get("endpoint_override", "")
-    if "://" in endpoint:
-        values["scheme"], _, values["endpoint_override"] = endpoint.partition("://")
+    endpoint = values.get("endpoint_override") or next(filter(None, map(os.environ.get, _S3_ENDPOINT_VARIABLES)), "")
+    if endpoint:
+        scheme, separator, values["endpoint_override"] = endpoint.rstrip("/").rpartition("://")
+        if separator:
+            values["scheme"] = scheme
     return _typed(values, S3, url)
 
 

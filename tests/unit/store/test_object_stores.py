@@ -43,6 +43,9 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "AWS_SESSION_TOKEN",
         "AWS_PROFILE",
         "AWS_DEFAULT_REGION",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
@@ -56,6 +59,19 @@ def put_and_read(s3: str, **options: str) -> None:
     store.put("a", b"0123")
     assert store.read("a", 1, 3) == b"12"
     assert [file.name for file in store.list()] == ["a"]
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_an_endpoint_in_the_environment_has_its_scheme_and_each_bucket(
+    s3: str, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    given = s3_options(s3)
+    monkeypatch.setenv(variable, f"http://{s3}/")
+    keys = {name: given[name] for name in KEYS}
+    bucket = make_bucket(s3)
+    store = open_store(f"s3://{bucket}/rec", keys)
+    store.put("a", b"0123")
+    assert open_store(f"s3://{bucket}/rec", given).read("a", 0, 4) == b"0123"
 
 
 def test_keys_as_options_are_not_mixed_with_a_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
