@@ -23,6 +23,20 @@ class ErrorCode(IntEnum):
     IMAGE_REJECTED = 13
     PUBLICATION_REVOKED = 14
 
+    @property
+    def heading(self) -> str:
+        """The code as the reference's C driver writes it at the head of an error, such as "(-1) invalid channel"."""
+        return f"({-self}) {_WORDS.get(self) or self.name.lower().replace('_', ' ')}"
+
     @classmethod
     def _missing_(cls, _value: object) -> ErrorCode:
         return cls.UNKNOWN
+
+
+# Of the other codes, the names are the words.
+_WORDS = {
+    ErrorCode.UNKNOWN: "unknown error code",
+    ErrorCode.UNUSED: "generic error, see message",
+    ErrorCode.GENERIC_ERROR: "generic error, see message",
+    ErrorCode.STORAGE_SPACE: "insufficient storage space",
+}

@@ -33,7 +33,8 @@ logger = logging.getLogger("mainstem.aeron.driver")
 MAX_SOURCES = 128
 LONG_ENTRY = 1_536
 FURTHER_ERRORS = (
-    f"{ErrorCode.GENERIC_ERROR.name}: further errors do not fit in this log: a driver started with --verbose logs them"
+    f"{ErrorCode.GENERIC_ERROR.heading}: further errors do not fit in this log; "
+    "a driver started with --verbose logs them"
 )
 
 
@@ -91,7 +92,7 @@ class ErrorRecorder:
         ``bug`` is an unexpected exception. All exceptions raised at the same location in the code count as repeats, and the logger
         gets the traceback of the first.
         """
-        text = f"{ErrorCode(code).name}: {text}"
+        text = f"{ErrorCode(code).heading}: {text}"
         now_ms = self._clock.epoch_ms()
         if bug is not None:
             self._log.record(self._bugs.setdefault(kind_of(bug), text), now_ms=now_ms)
@@ -107,7 +108,7 @@ class ErrorRecorder:
         Each ``kind`` and source (an IPv4 address or an IPv6 /64) has one entry, which keeps the first text. Further sources, beyond
         the limit of MAX_SOURCES per kind, share one entry.
         """
-        text = f"{ErrorCode(code).name}: {text}"
+        text = f"{ErrorCode(code).heading}: {text}"
         entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.prefix_of(address)
         if source not in entries and len(entries) >= self._max_sources:
             source = "any other source"

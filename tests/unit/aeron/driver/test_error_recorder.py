@@ -53,6 +53,7 @@ def test_a_refused_command_is_in_the_exception_the_error_log_and_the_event_log_b
     driver = InvokedDriver(event_log="GENERIC_MESSAGE")
     refused = only(driver.add_publication("aeron:udp?endpoint=127.0.0.1:20177|mtu=17"), responses.OnError)
     (entry,) = read_errors(driver.cnc.error_log)
+    assert entry.text.startswith("(-1) invalid channel: ")  # as in the C driver's log
     driver.close()
     written = capfd.readouterr()
     for text in (entry.text, written.out, caplog.text):
@@ -71,7 +72,7 @@ def test_repeated_errors_are_one_log_line_with_a_count(caplog: pytest.LogCapture
     recorder.close()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith("GENERIC_ERROR: send to")
+    assert lines[0].startswith("(-11) generic error, see message: send to")
     assert lines[1].endswith("(499 more times in 5 s)")
     # The error log and the counter include every occurrence.
     assert stub.recorded == stub.counted == 500
@@ -125,6 +126,6 @@ def test_a_small_log_has_room_for_every_kind_of_error() -> None:
     except KeyError as error:
         recorder.record("Setup failed", bug=error)
     texts = [entry.text for entry in read_errors(memory)]
-    assert texts[-1] == "GENERIC_ERROR: Setup failed"
+    assert texts[-1] == "(-11) generic error, see message: Setup failed"
     assert sum("any other source" in text for text in texts) == 3
     assert sum("further errors" in text for text in texts) == 1
