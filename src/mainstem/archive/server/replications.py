@@ -50,6 +50,10 @@ class _ReportedError(Exception):
     """The copy cannot be recorded, and the client has already been told why."""
 
 
+class _Refusal(ArchiveError):
+    """An error whose text is that of Java's archive, as a whole."""
+
+
 class ReplicationRequest:
     """A client's request for a replication. Older messages lack some of the fields; the channels are defaults.
 
@@ -137,7 +141,8 @@ class Replication:
         except ArchiveError as error:
             # The source's error codes refer to its own recordings, not to those of the client that receives this error.
             is_own = error.correlation_id == NULL
-            self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC)
+            is_whole = isinstance(error, _Refusal)
+            self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC, is_whole=is_whole)
         except Exception as error:
             self._fail(reason_of(error))
         return int(self.is_done)
@@ -153,19 +158,25 @@ class Replication:
         try:
             yield from calls.connecting(self._timeout)
         except (MainstemError, ValueError) as error:
-            raise refusal(str(error), ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE) from error
+            raise _Refusal(
+                f"Replication connection failed={error}", code=ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE
+            ) from error
         source = yield from calls.list_recording(request.source_id, timeout=self._timeout)
         if source is None:
-            raise refusal(f"unknown src recording id: {request.source_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+            raise _Refusal(f"unknown src recording id {request.source_id}", code=ArchiveErrorCode.UNKNOWN_RECORDING)
         if source.recording_id != request.source_id:
             raise refusal(f"the source described recording {source.recording_id} when asked for {request.source_id}")
         source.check_new()  # the source decides what it says
         if 0 < request.file_io_max_length < source.mtu_length:
-            raise refusal(f"fileIoMaxLength={request.file_io_max_length} < mtuLength={source.mtu_length}")
+            raise _Refusal(
+                f"Replication fileIoMaxLength ({request.file_io_max_length}) is less than than the recording mtuLength"
+                f" ({source.mtu_length})",
+                code=ArchiveErrorCode.GENERIC,
+            )
         target = self._prepare_target(source)
         position = target.stop_position
         if request.live_destination and source.stop_position != NULL:
-            raise _no_live_source(source.recording_id)
+            raise _no_live_source()
         if source.stop_position in (source.start_position, position):
             self._signal(RecordingSignal.SYNC, position)
             return
@@ -203,7 +214,7 @@ class Replication:
         source_id = self._request.source_id
         position = yield from self._calls.recording_position(source_id, timeout=self._timeout)
         if position is None:
-            raise _no_live_source(source_id)
+            raise _no_live_source()
         return position
 
     def _stop_position(self) -> Steps[int]:
@@ -399,11 +410,11 @@ class Replication:
     def _signal(self, signal: RecordingSignal, position: int, subscription_id: int = NULL) -> None:
         self._control.signal(signal, self.replication_id, self._target_id, subscription_id, position)
 
-    def _fail(self, why: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+    def _fail(self, why: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC, *, is_whole: bool = False) -> None:
         # The client called replicate, whichever request to the source has failed.
         text = f"replicate recording {self._request.source_id} of the source archive: {why}"
         log.warning("replication %d failed: %s", self.replication_id, printable(text))
-        self._control.fail(self.replication_id, text, code)
+        self._control.fail(self.replication_id, why if is_whole else text, code)
         self._end()
 
     def _end(self) -> None:
@@ -438,5 +449,5 @@ def _refuse_challenge(challenge: bytes) -> bytes:
     raise refusal("Replication does not support challenge/response authentication")
 
 
-def _no_live_source(recording_id: int) -> ArchiveError:
-    return refusal(f"cannot live merge without active source recording: recording {recording_id} has stopped")
+def _no_live_source() -> ArchiveError:
+    return _Refusal("cannot live merge without active source recording", code=ArchiveErrorCode.GENERIC)
