@@ -29,10 +29,11 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.frame_checksums import has_checksums, with_session
 from mainstem.recording.life import ENDED, NO_LIFE, StreamLife
+from mainstem.recording.segments import segment_base
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -47,6 +48,8 @@ RECORDED_TIME_OFFSET = 24
 LIFE_OFFSETS = (48, 56)
 # The precision of splits and time filters, in bytes. The index takes about 1/2,000 of the size of the recording.
 INDEX_INTERVAL = 64 << 10
+# The first entry is at most an interval and a message of 16 MiB after the start of what was recorded.
+MAX_FIRST_RANGE = 32 << 20
 # The precision of times on a slow stream.
 INDEX_INTERVAL_NS = 100_000_000
 
@@ -85,6 +88,23 @@ class IndexEntry:
     messages: int
     checksum: int = 0
     session_id: int = 0
+
+
+def possible_starts(descriptor: RecordingDescriptor, start: int, entry: IndexEntry, *, is_first: bool) -> Iterator[int]:
+    """Return where the bytes of an entry's checksum can begin, the likely position first.
+
+    That is ``start``, the position of the entry before or of the recording. But an archive can attach or migrate segments to the
+    beginning of an active recording. Then the first entry is where the recording began, or its bytes begin at a later segment.
+    """
+    is_near = entry.position - start <= MAX_FIRST_RANGE
+    if is_near or not is_first:
+        yield start
+    if is_first:
+        yield entry.position
+        last = segment_base(descriptor, entry.position - 1)
+        yield from range(last, max(start, last - MAX_FIRST_RANGE), -descriptor.segment_file_length)
+        if not is_near:
+            yield start
 
 
 def is_as_recorded(

@@ -20,6 +20,7 @@ import logging
 from bisect import bisect_left
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
@@ -28,12 +29,12 @@ from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import find_end, local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
-from mainstem.recording.index import IndexRepair, damage_of, index_file, is_as_recorded, open_index
+from mainstem.recording.index import IndexRepair, damage_of, index_file, is_as_recorded, open_index, possible_starts
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.segments import SegmentMemory, check_whole, segment_base, segment_name, stored_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from mmap import mmap
     from pathlib import Path
 
@@ -206,10 +207,12 @@ def _checked_end(
 def _is_as_recorded(
     directory: Path, descriptor: RecordingDescriptor, start: int, entry: IndexEntry, before: IndexEntry | None
 ) -> bool:
+    def runs(begin: int) -> Iterable[memoryview]:
+        return stored_runs(directory, descriptor, begin, entry.position)
+
+    starts = possible_starts(descriptor, start, entry, is_first=before is None)
     try:
-        return is_as_recorded(
-            lambda: stored_runs(directory, descriptor, start, entry.position), descriptor, entry, before
-        )
+        return any(is_as_recorded(partial(runs, begin), descriptor, entry, before) for begin in starts)
     except RecordingError:
         return False
 

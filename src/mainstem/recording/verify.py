@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import (
@@ -22,7 +23,7 @@ from mainstem.recording.archive import find_end
 from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.frame_checksums import FrameChecksums
-from mainstem.recording.index import damage_of, is_as_recorded
+from mainstem.recording.index import damage_of, is_as_recorded, possible_starts
 from mainstem.recording.reading import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
@@ -204,13 +205,14 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
 
 
 def _is_as_recorded(reader: RecordingReader, start: int, entry: IndexEntry, before: IndexEntry | None) -> bool:
-    def runs() -> Iterator[memoryview]:
-        for run in reader.ranges(start, entry.position):
+    def runs(begin: int) -> Iterator[memoryview]:
+        for run in reader.ranges(begin, entry.position):
             with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
                 yield data
             run.check()
 
-    return is_as_recorded(runs, reader.descriptor, entry, before)
+    starts = possible_starts(reader.descriptor, start, entry, is_first=before is None)
+    return any(is_as_recorded(partial(runs, begin), reader.descriptor, entry, before) for begin in starts)
 
 
 def find_start_problem(reader: RecordingReader) -> Problem | None:

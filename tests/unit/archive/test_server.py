@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import sys
 import threading
@@ -831,6 +832,44 @@ def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive
         assert client.ask("MigrateSegmentsRequest", **ids) == 0  # nothing is left to migrate
     else:
         assert "src and dst are not contiguous" in client.error("MigrateSegmentsRequest", **ids)[1]
+
+
+@pytest.mark.parametrize("is_attached", [True, False])
+def test_segments_are_put_before_an_active_recording_and_survive_a_crash(
+    archive: RunningArchive, tmp_path: Path, is_attached: bool
+) -> None:
+    client = archive.connected()
+    source = fill(archive, client, 256)
+    client.record(auto_stop=True)
+    with archive.aeron.add_exclusive_publication(f"{CHANNEL}|init-term-id=7|term-id=11|term-offset=0", 1001) as live:
+        for number in range(256, 600):
+            if number == 500:  # in the middle, as Java's archive allows
+                (_, target, _) = client.signal()
+                archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=target) == 500 * 1024)
+                if is_attached:
+                    for base in (0, SEGMENT):
+                        (archive.directory / f"{source}-{base}.rec").rename(archive.directory / f"{target}-{base}.rec")
+                    assert client.ask("AttachSegmentsRequest", recording_id=target) == 2
+                else:
+                    ids = {"src_recording_id": source, "dst_recording_id": target}
+                    assert client.ask("MigrateSegmentsRequest", **ids) == 2
+                    assert client.signal() == (RecordingSignal.DELETE, source, -1)
+            message = number.to_bytes(8, "big") * 124
+            archive.until(lambda: live.offer(message) > 0, "a frame is published")  # noqa: B023
+        archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=target) == 600 * 1024)
+        assert client.ask("StartPositionRequest", recording_id=target) == 0
+        assert numbers(archive, client, target, 0, 600) == list(range(600))
+        crashed = tmp_path / "crashed"
+        shutil.copytree(archive.directory, crashed)
+    assert client.signal()[:2] == (RecordingSignal.STOP, target)
+    with open_recordings(archive.directory) as recordings:
+        reader = next(each for each in recordings if each.descriptor.recording_id == target)
+        assert list(find_problems(reader, 0, reader.end_position())) == []
+    with RunningArchive(crashed) as restarted:
+        client = restarted.connected()
+        assert client.ask("StartPositionRequest", recording_id=target) == 0
+        assert client.ask("StopPositionRequest", recording_id=target) == 600 * 1024
+        assert numbers(restarted, client, target, 0, 600) == list(range(600))
 
 
 def test_refused_migrations_have_the_words_of_javas_archive(archive: RunningArchive) -> None:

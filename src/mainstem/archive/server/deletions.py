@@ -310,7 +310,10 @@ class Deletions:
         )
 
     def migrate(self, session: ControlSession, request: Message) -> int:
-        """Move all segments of one recording to the beginning or the end of another. Return their number."""
+        """Move all segments of one recording to the beginning or the end of another. Return their number.
+
+        The other one may be active: its recording continues after what is put before it.
+        """
         source, target = self._files.known(request.src_recording_id), self._files.known(request.dst_recording_id)
         if source.stop_position == NULL:
             raise refusal(f"recording {source.recording_id} is still active")
@@ -325,8 +328,8 @@ class Deletions:
         joint = source.stop_position if is_prepended else source.start_position
         _check_boundary("src", source, joint)
         _check_boundary("dst", target, joint)
+        self._recordings.check_inactive("migrate segments of", source.recording_id)
         for each in (source, target):
-            self._recordings.check_inactive("migrate segments of", each.recording_id)
             self._check_idle(each.recording_id)
         if self._replays_of(source.recording_id):
             raise refusal(f"cannot migrate segments of recording {source.recording_id}: it is being replayed")

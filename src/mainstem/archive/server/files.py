@@ -293,10 +293,11 @@ class ArchiveFiles(Recorder):
         """
         for base in bases:
             self._share(source.recording_id, target.recording_id, base)
-        # The indexes no longer match the positions. Readers scan the frames of both recordings instead.
+        # The indexes no longer match the positions. Readers scan the frames of both recordings instead. An active recording
+        # keeps its index, which readers follow; it describes what is recorded (``index.possible_starts``).
         for each in (source, target):
-            with suppress(FileNotFoundError):
-                self._disk.delete(self.index_path(each.recording_id))
+            if each.recording_id not in self._writers:
+                self.delete_file(self.index_path(each.recording_id))
         self.flush_names()
         self._catalog.join(source, target, is_prepended=is_prepended)
 
