@@ -844,8 +844,9 @@ def test_segments_are_put_before_an_active_recording_and_survive_a_crash(
     with archive.aeron.add_exclusive_publication(f"{CHANNEL}|init-term-id=7|term-id=11|term-offset=0", 1001) as live:
         for number in range(256, 600):
             if number == 500:  # in the middle, as Java's archive allows
-                (_, target, _) = client.signal()
-                archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=target) == 500 * 1024)
+                target = client.signal()[1]
+                where = {"recording_id": target}
+                archive.until(lambda: client.ask("RecordingPositionRequest", **where) == 500 * 1024)  # noqa: B023
                 if is_attached:
                     for base in (0, SEGMENT):
                         (archive.directory / f"{source}-{base}.rec").rename(archive.directory / f"{target}-{base}.rec")
@@ -856,8 +857,8 @@ def test_segments_are_put_before_an_active_recording_and_survive_a_crash(
                     assert client.signal() == (RecordingSignal.DELETE, source, -1)
             message = number.to_bytes(8, "big") * 124
             archive.until(lambda: live.offer(message) > 0, "a frame is published")  # noqa: B023
-        archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=target) == 600 * 1024)
-        assert client.ask("StartPositionRequest", recording_id=target) == 0
+        archive.until(lambda: client.ask("RecordingPositionRequest", **where) == 600 * 1024)
+        assert client.ask("StartPositionRequest", **where) == 0
         assert numbers(archive, client, target, 0, 600) == list(range(600))
         crashed = tmp_path / "crashed"
         shutil.copytree(archive.directory, crashed)
