@@ -37,6 +37,6 @@ def numeric_address(host: str) -> str:
     try:
         entries = look_up(host, None, socket.SOCK_DGRAM)
     except socket.gaierror as error:
-        raise LookupError(f"unknown host {host!r}") from error
+        raise LookupError(f"Unable to resolve host=({host}): unknown host") from error
     entries.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return str(entries[0][4][0])

@@ -69,7 +69,7 @@ class HostTransports:
         try:
             return str(ipaddress.ip_address(self.names.get(host, host)))
         except ValueError:
-            raise LookupError(f"unknown host {host!r}") from None
+            raise LookupError(f"Unable to resolve host=({host}): unknown host") from None
 
     def buffer_limits(self) -> BufferLimits:
         """Return the default and maximum sizes of a simulated socket's buffers."""

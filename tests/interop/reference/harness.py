@@ -67,7 +67,7 @@ set -e
 scratch=$1; shift
 mount -t proc proc /proc
 ip link set lo up multicast on
-ip route add 224.0.0.0/4 dev lo
+ip route add default dev lo  # datagrams to other hosts are lost, but can be sent
 mount -t tmpfs -o size=6g tmpfs /dev/shm
 mkdir -p "$scratch/tmp"
 mount --bind "$scratch/tmp" /tmp

@@ -79,7 +79,7 @@ def test_one_source_is_one_entry_and_a_few_responses_whatever_ports_ids_and_text
     assert told == SOURCE_BURST
     (entry,) = read_errors(error_log(driver))
     assert "127.0.0.66/32" in entry.text
-    assert entry.text.startswith("IMAGE_REJECTED: receiver 1000 at 127.0.0.66:1024 refused session")
+    assert entry.text.startswith("(-13) image rejected: receiver 1000 at 127.0.0.66:1024 refused session")
     assert entry.observation_count == PAIRS
     assert driver.counters.value(SystemCounter.ERROR_FRAMES_RECEIVED) == PAIRS
     assert len(caplog.records) == 1

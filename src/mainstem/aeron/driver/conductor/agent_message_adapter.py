@@ -90,7 +90,7 @@ class AgentMessageAdapter:
         try:
             address = resources.names.address(message.name, key, again=True)
         except LookupError as error:
-            resources.errors.record(f"{message.name}: {error}", code=ErrorCode.UNKNOWN_HOST)
+            resources.errors.record(f"could not re-resolve: {key}={message.name}: {error}", code=ErrorCode.UNKNOWN_HOST)
             return
         if address.packed == message.address:
             return

@@ -98,15 +98,17 @@ class SendDestinationCommands:
         return uri, name
 
     def _address(self, uri: ChannelUri, name: str) -> InetAddress | None:
-        """Return the endpoint's address. If its name has no address (yet), record an error and return None."""
+        """Return the endpoint's address, or None if its name has none yet.
+
+        Like in the C driver, that is no error: a destination can be added before its host. If the host does not come, the sender
+        has the name resolved again, and that failure is an error.
+        """
         names = self._resources.names
         try:
             address = uri.address_of("endpoint", names.lookup(name, "endpoint"))
             return InetAddress(names.resolve(address.host), address.port)
-        except ChannelUriError as error:
-            self._resources.errors.record(str(error), code=ErrorCode.GENERIC_ERROR)
-        except LookupError as error:
-            self._resources.errors.record(f"channel {uri}: endpoint={name}: {error}", code=ErrorCode.UNKNOWN_HOST)
+        except (ChannelUriError, LookupError) as error:
+            self._resources.errors.note(f"destination {name}", f"destination {uri} has no address yet: {error}")
         return None
 
     def _done(self, correlation_id: int) -> None:

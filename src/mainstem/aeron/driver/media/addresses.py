@@ -141,7 +141,7 @@ class LiteralResolver:
         try:
             return str(ipaddress.ip_address(host))
         except ValueError:
-            raise LookupError(f"unknown host {host!r}") from None
+            raise LookupError(f"Unable to resolve host=({host}): unknown host") from None
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         return self._interfaces

@@ -89,7 +89,7 @@ class CsvTable:
 def _chosen(row: Row, switch: CounterCell, *, again: bool) -> str:
     value = switch.get_acquire()
     if value == NOWHERE:
-        raise LookupError(f"unknown host {row.name!r} (counter {switch.counter_id} switches it off)")
+        raise LookupError(f"Unable to resolve host=({row.name}): (forced), by counter {switch.counter_id}")
     return row.second if again or value == SECOND else row.first
 
 

@@ -222,7 +222,7 @@ def test_rejection_unlinks_ipc_subscribers_for_a_while(driver: InvokedDriver) ->
     assert count(found, responses.OnUnavailableImage) == 1
     assert count(found, responses.OnOperationSuccess) == 1
     (recorded,) = read_errors(driver.cnc.error_log)
-    assert recorded.text.startswith("IMAGE_REJECTED: ")
+    assert recorded.text.startswith("(-13) image rejected: ")
     assert recorded.text.endswith(": out of tune")
     assert count(driver.run(9.0), responses.OnAvailableImage) == 0
     assert count(driver.run(3.0), responses.OnAvailableImage) == 1

@@ -205,8 +205,8 @@ def test_a_malformed_bootstrap_neighbor_is_an_error_and_the_next_one_is_used() -
     assert peer.take() == [ALPHA]
     recorded = [error.text for error in read_errors(driver.cnc.error_log)]
     assert [text.split(":")[0:2] for text in recorded] == [
-        ["UNKNOWN_HOST", " bootstrap neighbor just"],
-        ["UNKNOWN_HOST", " bootstrap neighbor nowhere"],
+        ["(-9) unknown host", " bootstrap neighbor just"],
+        ["(-9) unknown host", " bootstrap neighbor nowhere"],
     ]
     counters = [each for each in snapshot(driver.counters) if each.type_id == CounterType.BOOTSTRAP_NEIGHBOR]
     assert [int.from_bytes(each.key[:4], "little") for each in counters] == [0, 1, 2]

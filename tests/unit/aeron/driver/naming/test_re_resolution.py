@@ -10,6 +10,7 @@ from mainstem.aeron.command import commands, responses
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.naming.csv_table import parse_rows
+from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.files import MemoryFiles
 from mainstem.errors import ConfigurationError
 
@@ -72,7 +73,11 @@ def test_a_destination_with_an_unknown_name_is_kept_until_it_resolves() -> None:
         channel="aeron:udp?endpoint=later:20141",
     )
     only(driver.ask(command), responses.OnOperationSuccess)
+    assert list(read_errors(driver.cnc.error_log)) == []  # its host may start later
     driver.run(7.0)
+    (recorded,) = read_errors(driver.cnc.error_log)
+    words = "could not re-resolve: endpoint=later:20141: Unable to resolve host=(later): unknown host"
+    assert recorded.text == f"(-9) unknown host: {words}"
     assert not peer.take()
     driver.network.names["later"] = "127.0.0.1"
     driver.run(7.0)
@@ -126,6 +131,7 @@ def test_a_counter_switches_the_address_of_a_name(row: str, key: bytes | None) -
     driver.counters.cell(switch).set_release(-1)
     error = only(driver.add_publication("aeron:udp?endpoint=server:20163"), responses.OnError)
     assert error.error_code == ErrorCode.UNKNOWN_HOST
+    assert f"Unable to resolve host=(server): (forced), by counter {switch}" in error.message
     driver.close()
 
 
