@@ -324,8 +324,11 @@ class ControlSession:
         key = next((each for each in ("endpoint", "control") if name_in(values.get(each, ""))), None)
         if key is None:
             return True
+        host = name_in(values[key])
+        if self._lookups.are_left_to_driver(host, values[key]):
+            return True
         if self._lookup is None:
-            self._lookup = self._lookups.start(name_in(values[key]), self.address)
+            self._lookup = self._lookups.start(host, self.address)
         if not self._lookup.is_done:
             return False
         if self._lookup.error:

@@ -2,6 +2,9 @@
 
 Clients choose these names before they have authenticated, and a name server can take any time to answer. The driver would look them
 up in its conductor's thread, where one of them could stop every stream.
+
+Names that the driver itself resolves are left to it: those of its table, and all names if it resolves the names of other drivers.
+Only the driver knows their addresses.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mainstem._internal.host_names import numeric_address
+from mainstem.aeron.counters import CounterType
 from mainstem.archive.server.refusals import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from mainstem._core.memory.counters import CountersReader
 
 MAX_LOOKUPS = 16  # at once
 MAX_LOOKUPS_OF_ADDRESS = 4
@@ -38,11 +44,25 @@ class Lookup:
 
 
 class Lookups:
-    """The lookups in progress, limited in total and for each address that asked."""
+    """The lookups in progress, limited in total and for each address that asked.
 
-    def __init__(self, look_up: Callable[[str], str] = numeric_address) -> None:
+    ``counters`` are those of the driver, which has allocated the ones of its names before its first client.
+    """
+
+    def __init__(self, counters: CountersReader, look_up: Callable[[str], str] = numeric_address) -> None:
         self._look_up = look_up
         self._running: list[Lookup] = []
+        of_type: dict[int, list[str]] = {CounterType.NAME_TABLE_ROW: [], CounterType.RESOLVER_NEIGHBORS: []}
+        for counter_id in counters:
+            if counters.type_id(counter_id) in of_type:
+                of_type[counters.type_id(counter_id)].append(counters.label(counter_id))
+        self._rows = of_type[CounterType.NAME_TABLE_ROW]
+        self._driver_has_resolver = bool(of_type[CounterType.RESOLVER_NEIGHBORS])
+
+    def are_left_to_driver(self, host: str, text: str) -> bool:
+        """Whether the driver resolves a host itself. ``text`` is the host with its port, which a row can have, too."""
+        starts = tuple(f"NameEntry{{name='{name}'" for name in (host, text))
+        return self._driver_has_resolver or any(label.startswith(starts) for label in self._rows)
 
     def start(self, host: str, owner: str) -> Lookup:
         """Start to look a host up. Raises ArchiveError if too many lookups are in progress."""

@@ -42,7 +42,7 @@ class ControlSessions:
         self, aeron: Aeron, settings: ArchiveSettings, authenticator: Authenticator, lookups: Lookups | None = None
     ) -> None:
         self._aeron, self._settings, self._authenticator = aeron, settings, authenticator
-        self._lookups = lookups or Lookups()
+        self._lookups = lookups or Lookups(aeron.counters)
         self._sessions: dict[int, ControlSession] = {}
         most, of_address = settings.max_control_sessions, settings.max_control_sessions_per_address
         self._places: Admission[ControlSession] = Admission(
