@@ -303,7 +303,13 @@ def hops(text: str) -> int:
 
 def response_correlation_id(text: str) -> int:
     """Parse an id of -1 or above, or ``prototype``."""
-    return RESPONSE_PROTOTYPE if text == "prototype" else _number(text, -1, INT64_MAX)
+    if text == "prototype":
+        return RESPONSE_PROTOTYPE
+    try:
+        return _number(text, -1, INT64_MAX)
+    except ValueError as error:
+        rule = "invalid response-correlation-id, must be a number greater than or equal to -1, or 'prototype'"
+        raise ValueError(f"{rule}: {error}") from None
 
 
 def timestamp_offset(text: str) -> int:

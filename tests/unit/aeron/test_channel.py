@@ -170,6 +170,11 @@ def test_text_that_is_not_a_channel_is_an_invalid_channel(marked, reason):
         ("fc=^max,t:5s", "flow_control", "max flow control knows no receivers"),
         ("max-resend=^0", "max_resend", "0 is not in 1 to 256"),
         ("response-correlation-id=^-2", "response_correlation_id", "-2 is not in -1 to"),
+        (
+            "response-correlation-id=^what",
+            "response_correlation_id",
+            "invalid response-correlation-id, must be a number greater than or equal to -1, or 'prototype': 'what' is not",
+        ),
         ("cc=^bbr", "congestion_control", "'bbr' is not one of static, cubic"),
         ("tags=^x", "channel_tag", "'x' is not a whole number"),
         ("tags=^-1", "channel_tag", "-1 is not a tag"),
