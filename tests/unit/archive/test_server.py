@@ -725,6 +725,17 @@ def check_readable(archive: RunningArchive) -> None:
             assert list(find_problems(reader, reader.start_position, reader.end_position())) == []
 
 
+def test_subscriptions_whose_recordings_have_ended_do_not_count_as_recordings(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path / "limited", max_concurrent_recordings=2) as archive:
+        client = archive.connected()
+        for stream_id in range(1, 6):
+            client.record(stream_id=stream_id)  # without auto_stop: the subscription waits for the next publication
+            with archive.aeron.add_exclusive_publication(CHANNEL, stream_id) as publication:
+                archive.until(lambda: publication.offer(b"x" * 64) > 0, "a frame is published")
+                assert client.signal()[0] == RecordingSignal.START
+            assert client.signal()[0] == RecordingSignal.STOP
+
+
 def test_truncating_checks_first_and_stops_replays(archive: RunningArchive) -> None:
     client = archive.connected()
     recording_id = fill(archive, client, 300)

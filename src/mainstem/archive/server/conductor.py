@@ -414,7 +414,7 @@ class ArchiveConductor:
         return self._subscribe(session, request, extends=descriptor.recording_id)
 
     def _check_recordings(self) -> None:
-        count = len(self._recordings) + sum(not entry.sessions for entry in self._subscriptions.values())
+        count = len(self._recordings) + sum(entry.latest is None for entry in self._subscriptions.values())
         limit = self._settings.max_concurrent_recordings
         if count >= limit:
             raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
@@ -494,8 +494,8 @@ class ArchiveConductor:
         """Return which limit keeps an image from being recorded now; an empty string if none does, which counts its start."""
         others = (each for each in self._subscriptions.values() if each is not entry)
         limit = self._settings.max_concurrent_recordings
-        # Subscriptions without a recording have one coming: their requests were admitted.
-        if len(self._recordings) + sum(not each.sessions for each in others) >= limit:
+        # Subscriptions that never had a recording have one coming: their requests were admitted.
+        if len(self._recordings) + sum(each.latest is None for each in others) >= limit:
             return f"max concurrent recordings reached {limit}"
         return "" if entry.extends is not None else self._files.start_refusal(image)
 
