@@ -21,14 +21,19 @@ if not cython.compiled:
 
 # Most split messages fit into this length; a builder doubles from there.
 INITIAL_LENGTH = 4096
+MAX_LENGTH = 1 << 30  # more than any message has
 
 
 @cython.cclass
 class MessageBuilder:
-    """A message of one session during reassembly: the first fragment's header, then payload."""
+    """A message of one session during reassembly: the first fragment's header, then payload.
+
+    Bytes of a message beyond ``limit``, which counts the header, are not kept.
+    """
 
     data: AtomicBuffer
     length: readonly[cython.longlong]
+    limit: cython.longlong
     expected_offset: cython.longlong
     expected_term_id: cython.int
     message: Fragment
@@ -37,6 +42,7 @@ class MessageBuilder:
         self.data = AtomicBuffer(bytearray(INITIAL_LENGTH))
         self.message = Fragment()
         self.length = 0
+        self.limit = MAX_LENGTH
 
     def reset(self) -> None:
         self.length = 0
@@ -63,16 +69,19 @@ class MessageBuilder:
         frame_length: cython.longlong = DATA_HEADER_LENGTH + fragment.length
         offset: cython.longlong = get32(base, p + FRAME_TERM_OFFSET_OFFSET)
         term_id: cython.int = get32(base, p + FRAME_TERM_ID_OFFSET)
+        kept: cython.longlong
         if flags & FLAG_BEGIN:
             self.length = 0
-            self.reserve(frame_length)
-            copy_bytes(self.data.base, 0, base, p, frame_length)
-            self.length = frame_length
+            kept = min(frame_length, self.limit)
+            self.reserve(kept)
+            copy_bytes(self.data.base, 0, base, p, kept)
+            self.length = kept
             self.expected_term_id = term_id
         elif self.length and offset == self.expected_offset and term_id == self.expected_term_id:
-            self.reserve(self.length + frame_length - DATA_HEADER_LENGTH)
-            copy_bytes(self.data.base, self.length, base, p + DATA_HEADER_LENGTH, frame_length - DATA_HEADER_LENGTH)
-            self.length += frame_length - DATA_HEADER_LENGTH
+            kept = min(frame_length - DATA_HEADER_LENGTH, self.limit - self.length)
+            self.reserve(self.length + kept)
+            copy_bytes(self.data.base, self.length, base, p + DATA_HEADER_LENGTH, kept)
+            self.length += kept
         else:
             self.length = 0
             return False

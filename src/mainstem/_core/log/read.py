@@ -408,10 +408,14 @@ class ImageReader:
         return p - start
 
     @cython.exceptval(-1)
-    def gather(self, out: list, limit: cython.longlong, metadata: cython.bint) -> cython.int:
-        """Append whole messages to a list, as bytes or as ``Message``."""
+    def gather(
+        self, out: list, limit: cython.longlong, metadata: cython.bint, max_length: cython.longlong
+    ) -> cython.int:
+        """Append whole messages to a list, as bytes or as ``Message``; cut split ones to ``max_length`` bytes, if not -1."""
         if not self.enter():
             return 0
+        if max_length >= 0:
+            self.builder.limit = DATA_HEADER_LENGTH + max_length
         base = self.base
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
@@ -549,7 +553,7 @@ class ImageReader:
             The messages; an empty list if there are none.
         """
         out: list = []
-        self.gather(out, limit, False)
+        self.gather(out, limit, False, -1)
         return out
 
     def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
@@ -562,7 +566,7 @@ class ImageReader:
             The messages; an empty list if there are none.
         """
         out: list = []
-        self.gather(out, limit, True)
+        self.gather(out, limit, True, -1)
         return out
 
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1) -> tuple[int, int]:
@@ -829,7 +833,7 @@ class SubscriptionReader:
         Returns:
             The messages; an empty list if there are none.
         """
-        return self.gather_all(limit, False)
+        return self.gather_all(limit, False, -1)
 
     def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
         """Return whole messages of all images, each with its position, session, stream, reserved value and image.
@@ -840,10 +844,17 @@ class SubscriptionReader:
         Returns:
             The messages; an empty list if there are none.
         """
-        return self.gather_all(limit, True)
+        return self.gather_all(limit, True, -1)
+
+    def poll_limited(self, limit: cython.longlong, max_length: cython.longlong) -> list[Message]:
+        """Like ``poll_with_metadata``, with messages of several fragments cut to ``max_length`` bytes, and never held longer.
+
+        Always poll a subscription with the same ``max_length``.
+        """
+        return self.gather_all(limit, True, max_length)
 
     @cython.cfunc
-    def gather_all(self, limit: cython.longlong, metadata: cython.bint) -> list:
+    def gather_all(self, limit: cython.longlong, metadata: cython.bint, max_length: cython.longlong) -> list:
         out: list = []
         images: tuple = self.images
         n: cython.longlong = len(images)
@@ -854,7 +865,7 @@ class SubscriptionReader:
             if len(out) >= limit:
                 break
             image = images[(first + i) % n]
-            image.gather(out, limit - len(out), metadata)
+            image.gather(out, limit - len(out), metadata, max_length)
         return out
 
     def has_data(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -49,7 +49,7 @@ from mainstem.archive.server.replications import Replication, ReplicationRequest
 from mainstem.archive.server.sessions import ControlSessions, refusal_of_limit
 from mainstem.archive.server.slices import Slice
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
-from mainstem.recording.catalog import check_texts
+from mainstem.recording.catalog import MAX_TEXTS_LENGTH, check_texts
 from mainstem.recording.start_limits import RETRY_NS
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ IMAGES_PER_RETRY = 64  # waiting images of a subscription for which the limits a
 ENTRIES_PER_CYCLE = 64  # catalog entries per cycle for one listing or search, fewer if the cycle has no time left
 MIN_ENTRIES_PER_CYCLE = 2
 MAX_SEARCHES = 16  # of one session at once
+MAX_CHANNEL_PART = MAX_TEXTS_LENGTH  # characters of a channel that a listing or a search looks for
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: enough for three channels of maximum length and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
 MAX_POSITION = (1 << 63) - 1
@@ -145,7 +146,7 @@ class ArchiveConductor:
         self._recordings = ActiveRecordings()
         self._extensions: list[Extension] = []
         self._slice = Slice(clock)
-        self._searches: list[tuple[ControlSession, Listing]] = []
+        self._listings: deque[tuple[ControlSession, Listing]] = deque()
         self._replays: list[ReplaySession] = []
         self._replications: dict[int, Replication] = {}
         self._deletions = Deletions(files, self._recordings, lambda: self._replays, self._slice)
@@ -170,7 +171,7 @@ class ArchiveConductor:
             self._work_of_recordings,
             self._work_of_replays,
             self._work_of_replications,
-            self._work_of_searches,
+            self._work_of_listings,
             self._deletions.do_work,
             self._work_of_sessions,
         )
@@ -260,7 +261,7 @@ class ArchiveConductor:
 
     def _read_requests(self, subscription: Any) -> int:
         return self._step_each(
-            subscription.poll_with_metadata(REQUESTS_PER_CYCLE),
+            subscription.poll_limited(REQUESTS_PER_CYCLE, MAX_REQUEST_LENGTH + 1),
             self._handle,
             lambda message, text: self._refuse("failure", message.image, text),
         )
@@ -271,7 +272,7 @@ class ArchiveConductor:
 
     def _read(self, message: Any) -> None:
         if len(message.payload) > MAX_REQUEST_LENGTH:
-            self._refuse("length", message.image, f"a request of {len(message.payload)} bytes")
+            self._refuse("length", message.image, f"a request of more than {MAX_REQUEST_LENGTH} bytes")
             return
         request = self._reader.read(message.payload)
         if request is None:
@@ -308,12 +309,13 @@ class ArchiveConductor:
 
     def _token(self, session: ControlSession, request: Message) -> int:
         now_ns = self._now_ns
-        # Only a few tokens exist at a time, since each expires after a few seconds.
-        self._tokens = {
-            key: each for key, each in self._tokens.items() if now_ns < each.deadline_ns and not each.session.is_done
-        }
-        if sum(each.session is session for each in self._tokens.values()) >= MAX_TOKENS:
+        # The oldest ones, which expire first, are at the front.
+        while self._tokens and now_ns >= (oldest := next(iter(self._tokens.values()))).deadline_ns:
+            del self._tokens[next(iter(self._tokens))]
+            oldest.session.tokens -= 1
+        if session.tokens >= MAX_TOKENS:
             raise refusal(f"{MAX_TOKENS} replay tokens of this session are valid, as many as there may be")
+        session.tokens += 1
         key = NULL
         while key == NULL or key in self._tokens:
             key = self._random_bits(64) - (1 << 63)
@@ -379,8 +381,6 @@ class ArchiveConductor:
         if session.image.closed:
             session.close()
         work = self._sessions.step(session)
-        if session.is_active and session.listing is not None:
-            work += self._list(session)
         if session.is_done:
             if session.rejects_image and not session.image.closed:
                 session.image.async_reject(session.rejects_image)
@@ -743,9 +743,11 @@ class ArchiveConductor:
     def _find_last_matching(self, session: ControlSession, request: Message) -> None:
         if request.min_recording_id < 0:
             raise refusal(f"minRecordingId={request.min_recording_id} < 0", ArchiveErrorCode.UNKNOWN_RECORDING)
-        if sum(owner is session for owner, _ in self._searches) >= MAX_SEARCHES:
+        if session.searches >= MAX_SEARCHES:
             raise refusal(f"{MAX_SEARCHES} searches of this session are in progress, as many as there may be")
-        self._searches.append((session, Listing(request.correlation_id, self._last_matching(session, request))))
+        _check_part(request)
+        session.searches += 1
+        self._listings.append((session, Listing(request.correlation_id, self._last_matching(session, request))))
 
     def _last_matching(self, session: ControlSession, request: Message) -> Iterator[bytes | None]:
         found = NULL
@@ -759,15 +761,6 @@ class ArchiveConductor:
                 break
             yield None
         yield session.encode_response(request.correlation_id, found, ResponseCode.OK)
-
-    def _work_of_searches(self) -> int:
-        if not self._searches:
-            return 0
-        work = sum(search.send(session, self._slice) for session, search in self._searches if not session.is_done)
-        # The ones that waited go first in the next cycle.
-        left = [each for each in self._searches if not (each[0].is_done or each[1].is_done)]
-        self._searches = left[1:] + left[:1]
-        return work + len(self._searches)
 
     def _update_channel(self, session: ControlSession, request: Message) -> int | None:
         if session.listing is not None:
@@ -794,14 +787,31 @@ class ArchiveConductor:
     def _begin_listing(self, session: ControlSession, request: Message, messages: Iterator[bytes | None]) -> None:
         if session.listing is not None:
             raise refusal("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
+        _check_part(request)
         session.listing = Listing(request.correlation_id, messages)
-        self._list(session)
+        self._list(session, session.listing)
 
-    def _list(self, session: ControlSession) -> int:
-        sent: int = session.listing.send(session, self._slice)
-        if session.listing is not None and session.listing.is_done:
+    def _work_of_listings(self) -> int:
+        """Continue listings and searches, one after the other, in a slice of the cycle. The rest go first in the next one."""
+        work = 0
+        for _ in range(len(self._listings)):
+            if work and self._slice.is_over:
+                break
+            work += self._list(*self._listings.popleft())
+        return work
+
+    def _list(self, session: ControlSession, listing: Listing) -> int:
+        """Continue a listing or a search. Return the work count."""
+        if session.is_done:
+            return 0
+        work = listing.send(session, self._slice)
+        if not listing.is_done:
+            self._listings.append((session, listing))
+        elif session.listing is listing:
             session.listing = None
-        return sent
+        else:
+            session.searches -= 1
+        return work
 
     def _recordings_of(self, session: ControlSession, request: Message) -> Iterator[bytes | None]:
         left, following = request.record_count, request.from_recording_id
@@ -1062,26 +1072,34 @@ class Listing:
         self.is_done = False
 
     def send(self, session: ControlSession, cycle: Slice) -> int:
-        """Send as many messages as the client has room for, and the cycle time. Return their number."""
-        sent = 0
+        """Send as many messages as the client has room for, and the cycle time. Return the number of entries looked at or sent."""
+        work = 0
         try:
             for number in range(ENTRIES_PER_CYCLE + 1):
                 if self._unsent is None:
                     # Also if the cycle has no time left: a client that has the last message may ask for another listing.
                     self._unsent = next(self._messages)
+                    work += 1
                 if number == ENTRIES_PER_CYCLE or (number >= MIN_ENTRIES_PER_CYCLE and cycle.is_over):
                     break
                 if self._unsent is not None:
                     if not session.try_send(self._unsent):
                         break
                     self._unsent = None
-                    sent += 1
+                    work += 1
         except StopIteration:
             self.is_done = True
         except Exception as error:
             self.is_done = True
             session.fail(self._correlation_id, f"the listing ended: {reason_of(error)}")
-        return sent
+        return work
+
+
+def _check_part(request: Message) -> None:
+    """Refuse a part of a channel that no channel can contain. It would be held as long as the listing takes."""
+    length = len(request.values.get("channel", ""))
+    if length > MAX_CHANNEL_PART:
+        raise refusal(f"{length} characters of a channel to look for exceed {MAX_CHANNEL_PART}")
 
 
 def _unknown(session: ControlSession, correlation_id: int, recording_id: int) -> bytes:

@@ -46,6 +46,7 @@ PROTOCOL_MAJOR = 1
 REPEAT_NS = 200 * NS_PER_MS  # between two connect responses
 CHECK_NS = 10 * NS_PER_MS  # between two checks of an idle session
 SEND_ATTEMPTS = 3
+MAX_QUEUED_BYTES = 256 << 10  # of the responses that wait for one client; max_queued_responses limits their number
 MAX_TEXT_LENGTH = 1024  # characters of an error message: it can quote a channel and must fit into a response
 SESSION_COUNTER = 113
 # The bytes that may be sent to an unproven address for each byte from it (RFC 9000, 8.1), and what a driver sends there.
@@ -111,6 +112,7 @@ class ControlSession:
         self.image_id = image.correlation_id
         self.principal = b""
         self.listing: Any = None
+        self.searches = self.tokens = 0  # that the session has now
         self.state = State.INIT
         self.rejects_image = ""  # why the archive rejects the image of the client's requests, once the session is done
         self._aeron = aeron
@@ -145,6 +147,7 @@ class ControlSession:
         self._next_ns = now_ns
         self._check_ns = now_ns
         self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
         self._now_ns = now_ns
 
     @property
@@ -181,7 +184,7 @@ class ControlSession:
 
     def is_quiet(self, now_ns: int) -> bool:
         """Whether a duty cycle can skip the session: it was checked recently and has nothing queued for the client."""
-        return now_ns < self._check_ns and self.state is State.ACTIVE and self.listing is None and not self._queue
+        return now_ns < self._check_ns and self.state is State.ACTIVE and not self._queue
 
     # -- messages from the client ------------------------------------------------------------------------------------
 
@@ -249,7 +252,11 @@ class ControlSession:
         if len(self._queue) >= self._settings.max_queued_responses:
             self._abort(f"{len(self._queue)} responses wait for the client, as many as max_queued_responses allows")
             return
+        if self._queued_bytes + len(message) > MAX_QUEUED_BYTES:
+            self._abort(f"{self._queued_bytes} bytes of responses wait for the client (limit {MAX_QUEUED_BYTES})")
+            return
         self._queue.append(message)
+        self._queued_bytes += len(message)
 
     def _send(self, message: bytes) -> bool:
         position = int(OfferStatus.ADMIN_ACTION)
@@ -399,7 +406,7 @@ class ControlSession:
             return True
         sent = 0
         while self._queue and self._send(self._queue[0]):
-            self._queue.popleft()
+            self._queued_bytes -= len(self._queue.popleft())
             sent += 1
         if self._now_ns >= self._next_ns and not self._queue and not self.is_done:
             self._next_ns = self._now_ns + self._settings.session_liveness_check_interval_ns
