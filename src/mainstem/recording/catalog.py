@@ -31,7 +31,7 @@ from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 
     from mainstem._core.log.checksums import FrameChecksum
 
@@ -84,6 +84,7 @@ PAGE_LENGTH = 4096
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
+COPY_LENGTH = 256 << 10  # bytes that are copied and flushed at once while an entry is replaced
 # Positions and times are 64-bit integers in columns. The catalog has times in ms, and rows have them in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
 MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
@@ -489,6 +490,9 @@ class Catalog:
         self._fd = -1
         # Whether the name of the file may not be on the device yet.
         self._is_name_pending = False
+        # While an entry is being replaced: where the file was changed since, and how many bytes.
+        self._is_replacing = False
+        self._changes: list[tuple[int, int]] | None = None
         # Determined by walking the catalog once, and again after an addition that failed.
         self._next: tuple[int, int, int] | None = None
         self._path = directory / CATALOG_FILE
@@ -521,7 +525,7 @@ class Catalog:
             ):
                 length = min(MAX_ENTRY_LENGTH, problem.offset + problem.length - offset) - ENTRY_HEADER_LENGTH
                 header = _ENTRY_HEADER.pack(length, STATE_INVALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
-                self._disk.write(self._fd, header + _ID.pack(NULL).rjust(_ENTRY_ID + _ID.size, b"\0"), offset)
+                self._write(header + _ID.pack(NULL).rjust(_ENTRY_ID + _ID.size, b"\0"), offset)
                 self._settle()
 
     def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
@@ -542,19 +546,18 @@ class Catalog:
         place = _place(last, end, whole, grain)
         added = replace(descriptor, entry_offset=place)
         has_grown = self._make_room(place + whole)
-        disk = self._disk
         if place > end:
             if has_grown:
                 # After a power failure, the extended entry must not reach beyond the end of the file.
                 self.sync()
             # This is written before the new entry, because readers walk the entries by their lengths.
-            disk.write(self._fd, _LENGTH.pack(place - last - ENTRY_HEADER_LENGTH), last)
+            self._write(_LENGTH.pack(place - last - ENTRY_HEADER_LENGTH), last)
         header = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
-        disk.write(self._fd, (header + body).ljust(whole, b"\0"), place)
-        disk.write(self._fd, _ID.pack(next_id + 1), _NEXT_ID_OFFSET)
+        self._write((header + body).ljust(whole, b"\0"), place)
+        self._write(_ID.pack(next_id + 1), _NEXT_ID_OFFSET)
         if self._durable or _crosses_a_page(place, whole):
             self.sync()
-        disk.write(self._fd, _LENGTH.pack(whole - ENTRY_HEADER_LENGTH), place)
+        self._write(_LENGTH.pack(whole - ENTRY_HEADER_LENGTH), place)
         self._settle()
         self._next = next_id + 1, place, place + whole
         return added
@@ -585,7 +588,7 @@ class Catalog:
         # A process that was killed while it added an entry leaves bytes there.
         rest = os.pread(self._fd, size - end, end) if end < size else b""
         if rest.count(0) < len(rest):
-            self._disk.write(self._fd, bytes(len(rest)), end)
+            self._write(bytes(len(rest)), end)
         self._next = min(max(next_id, 0), MAX_RECORDING_ID + 1), last, end
         return self._next
 
@@ -625,11 +628,11 @@ class Catalog:
         algorithm = None
         if checksum and 0 < length <= MAX_ENTRY_LENGTH:  # otherwise the file is corrupt
             algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum)
-        self._disk.write(self._fd, value, at + field_offset)
+        self._write(value, at + field_offset)
         if algorithm is not None:
             # An archive that stores checksums rejects an entry with a wrong checksum.
             checksum = algorithm.compute(os.pread(self._fd, length, at), 0, length)
-            self._disk.write(self._fd, _LENGTH.pack(checksum), descriptor.entry_offset + _CHECKSUM_OFFSET)
+            self._write(_LENGTH.pack(checksum), descriptor.entry_offset + _CHECKSUM_OFFSET)
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Mark a recording as ended at ``stop_position``."""
@@ -647,29 +650,110 @@ class Catalog:
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
-    def replace_entry(self, descriptor: RecordingDescriptor) -> int:
-        """Replace the entry at a descriptor's offset. Return how far later entries move, because the new entry can be longer.
+    def replace_entry(
+        self,
+        offset: Callable[[], int],
+        change: Callable[[RecordingDescriptor], RecordingDescriptor],
+        on_moved: Callable[[int, int], object],
+    ) -> Generator[None, None, None]:
+        """Replace the entry at ``offset()`` by what ``change`` makes of it, step by step.
 
-        The whole file is replaced atomically. Raises RecordingError if there is no space in the catalog.
+        The new entry can be longer, so the others are copied to a new file, which then replaces the old one atomically. Until
+        then the catalog can be used and changed. ``on_moved`` is called with an offset, and how far the entries after it move.
+
+        Raises RecordingError if there is no space in the catalog.
         """
+        while self._is_replacing:
+            yield
+        self._is_replacing = True
+        try:
+            while not (yield from self._try_replace_entry(offset(), change, on_moved)):
+                pass
+        finally:
+            self._is_replacing = False
+
+    def _try_replace_entry(
+        self,
+        at: int,
+        change: Callable[[RecordingDescriptor], RecordingDescriptor],
+        on_moved: Callable[[int, int], object],
+    ) -> Generator[None, None, bool]:
+        """Do what ``replace_entry`` describes. Return False if something else replaced the file meanwhile."""
+        before, entry = self._changed_entry(at, change)
+        moved = len(entry) - before
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        fd = self._disk.open(fresh)
+        changes = self._changes = []
+
+        def copy(start: int, length: int) -> None:
+            # The parts before and after the entry. The entry itself is made from what it is at the end.
+            for low, high, shift in ((0, at, 0), (at + before, MAX_CATALOG_LENGTH, moved)):
+                first, last = max(start, low), min(start + length, high)
+                if first < last:
+                    self._disk.write(fd, os.pread(self._fd, last - first, first), first + shift)
+
+        try:
+            self._disk.resize(fd, 0)
+            start = 0
+            while start < self.capacity:
+                copy(start, COPY_LENGTH)
+                # In each step: to flush a large file at the end could take seconds.
+                self._disk.sync(fd)
+                start += COPY_LENGTH
+                yield
+                if self._changes is not changes:
+                    self._disk.close(fd)
+                    return False
+            self._changes, lengths = None, (before, len(entry))
+            before, entry = self._changed_entry(at, change)
+            if (before, len(entry)) != lengths:  # the entry now also has the rest of its page
+                self._disk.close(fd)
+                return False
+            for start, length in changes:
+                copy(start, length)
+            self._disk.resize(fd, self.capacity + moved)
+            self._disk.write(fd, entry, at)
+            self._disk.sync(fd)
+            self._disk.rename(fresh, self._path)
+        except BaseException:
+            if self._changes is changes:
+                self._changes = None
+            self._disk.close(fd)
+            raise
+        on_moved(at, moved)
+        next_place = self._next
+        self._take_over(fd)
+        if next_place is not None:
+            next_id, last, end = next_place
+            self._next = next_id, last + moved * (last > at), end + moved
+        self._flush_replaced()
+        return True
+
+    def _changed_entry(
+        self, at: int, change: Callable[[RecordingDescriptor], RecordingDescriptor]
+    ) -> tuple[int, bytes]:
+        """Return the length of the entry at ``at``, and the bytes that replace it. Raises RecordingError if they do not fit."""
+        descriptor = change(self.entry(at))
         descriptor.check_new()
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
-        grain, at = alignment or OLD_ALIGNMENT, descriptor.entry_offset
-        data = self._path.read_bytes()
-        length, state, checksum = _ENTRY_HEADER.unpack_from(data, at)
+        grain = alignment or OLD_ALIGNMENT
+        length, state, checksum = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, at))
         before = _aligned(length, grain)
         body = descriptor.encode()
         whole = max(_aligned(len(body), grain), before)
-        if (alignment == 0 and whole > before) or whole > MAX_ENTRY_LENGTH or len(data) + whole > MAX_CATALOG_LENGTH:
+        if (
+            (alignment == 0 and whole > before)
+            or whole > MAX_ENTRY_LENGTH
+            or self.capacity + whole > MAX_CATALOG_LENGTH
+        ):
             raise RecordingError(f"recording {descriptor.recording_id}: its channel is too long for {self._path}")
-        stored = data[at + ENTRY_HEADER_LENGTH : at + ENTRY_HEADER_LENGTH + length]
+        stored = os.pread(self._fd, length, at + ENTRY_HEADER_LENGTH)
         algorithm = algorithm_of(stored, 0, length, checksum) if checksum else None
         body = body.ljust(whole - ENTRY_HEADER_LENGTH, b"\0")
         if algorithm is not None:
             checksum = algorithm.compute(body, 0, len(body))
         header = _ENTRY_HEADER.pack(len(body), state, checksum).ljust(ENTRY_HEADER_LENGTH, b"\0")
-        self._replace(data[:at] + header + body + data[at + before :])
-        return whole - before
+        return before, header + body
 
     def _replace(self, data: bytes) -> None:
         """Write the catalog again and replace the old one atomically."""
@@ -683,13 +767,20 @@ class Catalog:
         except Exception:
             self._disk.close(fd)
             raise
-        # From here on, the new file is the catalog, even if a step below fails.
-        replaced, self._fd, self._next = self._fd, fd, None
+        self._changes = None  # of an entry that is being replaced: that begins again
+        self._take_over(fd)
+        self._flush_replaced()
+
+    def _take_over(self, fd: int) -> None:
+        """Make a new file the catalog, which it stays even if a later step fails."""
+        self._replaced, self._fd, self._next = self._fd, fd, None
         self._is_name_pending = True
+
+    def _flush_replaced(self) -> None:
         try:
             self._flush_name()
         finally:
-            self._disk.close(replaced)
+            self._disk.close(self._replaced)
 
     def _flush_name(self) -> None:
         self._disk.sync_directory(self.directory)
@@ -711,7 +802,7 @@ class Catalog:
 
     def set_state(self, entry: CatalogEntry, state: int) -> None:
         """Set the state of an entry to valid or invalid."""
-        self._disk.write(self._fd, _LENGTH.pack(state), entry.offset + 4)
+        self._write(_LENGTH.pack(state), entry.offset + 4)
         self.sync()
 
     def store_checksum(self, descriptor: RecordingDescriptor, algorithm: FrameChecksum) -> None:
@@ -719,7 +810,7 @@ class Catalog:
         at = descriptor.entry_offset
         (length,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, at))
         checksum = algorithm.compute(os.pread(self._fd, length, at + ENTRY_HEADER_LENGTH), 0, length)
-        self._disk.write(self._fd, _LENGTH.pack(checksum), at + _CHECKSUM_OFFSET)
+        self._write(_LENGTH.pack(checksum), at + _CHECKSUM_OFFSET)
         self._settle()
 
     def remove(self, entries: Collection[CatalogEntry]) -> None:
@@ -745,8 +836,13 @@ class Catalog:
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
         """Mark a recording as deleted. Always durable, because its files are deleted then."""
-        self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
+        self._write(_LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
         self.sync()
+
+    def _write(self, data: bytes, offset: int) -> None:
+        if self._changes is not None:
+            self._changes.append((offset, len(data)))
+        self._disk.write(self._fd, data, offset)
 
     def sync(self) -> None:
         """Wait until the catalog is on the device."""

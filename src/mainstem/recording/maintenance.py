@@ -37,7 +37,7 @@ from mainstem.recording.verify import Problem, find_problems, find_start_problem
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from mainstem.recording.reader import MappedRange
@@ -59,17 +59,21 @@ class SegmentFile:
         return self.path.stat().st_size
 
 
-def segment_files(directory: Path) -> list[SegmentFile]:
-    """Return the segment files in a directory, by recording and position.
+def segment_files(directory: Path, recording_id: int | None = None) -> list[SegmentFile]:
+    """Return the segment files in a directory, by recording and position, or those of one recording.
 
     They include segments that an archive has renamed in order to delete them.
     """
-    files = []
-    for name in os.listdir(directory):
-        found = parse_segment_name(name.removesuffix(OLD_SUFFIX))
-        if found is not None:
-            files.append(SegmentFile(directory / name, *found, name.endswith(OLD_SUFFIX)))
+    files = segment_files_in(directory, os.listdir(directory), recording_id)
     return sorted(files, key=lambda each: (each.recording_id, each.base, each.is_leftover))
+
+
+def segment_files_in(directory: Path, names: Iterable[str], recording_id: int | None = None) -> Iterator[SegmentFile]:
+    """Yield the segment files among the names of a directory's files."""
+    prefix = "" if recording_id is None else f"{recording_id}-"
+    for name in names:
+        if name.startswith(prefix) and (found := parse_segment_name(name.removesuffix(OLD_SUFFIX))) is not None:
+            yield SegmentFile(directory / name, *found, name.endswith(OLD_SUFFIX))
 
 
 def find_orphans(directory: Path, recording_id: int | None = None) -> list[SegmentFile]:
@@ -80,8 +84,8 @@ def find_orphans(directory: Path, recording_id: int | None = None) -> list[Segme
     """
     entries = {each.recording_id: each for each in read_entries(directory) if each.descriptor is not None}
     if recording_id is not None and recording_id not in entries:
-        return [each for each in segment_files(directory) if each.recording_id == recording_id]
-    chosen = (each for each in segment_files(directory) if recording_id in (None, each.recording_id))
+        return segment_files(directory, recording_id)
+    chosen = segment_files(directory, recording_id)
     return [each for each in chosen if each.recording_id in entries and _is_orphan(each, entries[each.recording_id])]
 
 

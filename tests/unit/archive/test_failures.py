@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALL = {"from_recording_id": 0, "record_count": 1000}
-STEPS = ("open", "write", "resize", "rename", "delete", "sync_directory", "close")
+STEPS = ("open", "write", "resize", "sync", "rename", "delete", "sync_directory", "close")
 
 
 class FailingDisk(Disk):
@@ -197,9 +197,9 @@ def test_a_control_subscription_that_fails_every_time_does_not_stop_the_others(a
     class Broken:
         polls = 0
 
-        def poll_with_metadata(self, limit: int) -> list[Any]:
+        def poll_limited(self, limit: int, max_length: int) -> list[Any]:
             self.polls += 1
-            raise RecordingError(f"nothing can be read from it, not even {limit} messages")
+            raise RecordingError(f"nothing can be read from it, not even {limit} messages of {max_length} bytes")
 
         def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,10 +11,10 @@ from tests.support.many_recordings import make_recordings
 
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import RecordingSignal, encode
-from mainstem.archive.server import slices
-from mainstem.archive.server.conductor import MAX_SEARCHES
+from mainstem.archive.server import files, slices
+from mainstem.archive.server.conductor import MAX_SEARCHES, MAX_UPDATES
 from mainstem.errors import ArchiveErrorCode
-from mainstem.recording import earlier_frames, find_problems, open_recordings, read_catalog
+from mainstem.recording import catalog, earlier_frames, find_problems, open_recordings, read_catalog
 from mainstem.recording.index import index_file
 from mainstem.recording.segments import segment_name
 
@@ -169,3 +170,106 @@ def test_searches_and_listings_of_many_recordings_leave_time_for_other_requests(
             search(-300 - number, -12345, 1)
         refused = first.take(lambda each: each.values.get("correlation_id") == -300 - MAX_SEARCHES)
         assert "searches of this session are in progress" in refused.error_message
+
+
+def test_channels_are_updated_beside_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(catalog, "COPY_LENGTH", 512)
+    make_recordings(tmp_path / "archive", 150)
+    before = {each.recording_id: each for each in read_catalog(tmp_path / "archive")}
+    with RunningArchive(tmp_path / "archive") as archive:
+        client, other = archive.connected(), archive.connected()
+        channels = {recording_id: f"aeron:ipc?alias={'long' * 40}{recording_id}" for recording_id in (3, 70, 149)}
+        updates = [
+            client.send("UpdateChannelRequest", recording_id=key, channel=text) for key, text in channels.items()
+        ]
+        # Meanwhile, recordings start, stop, move and go, before and after the ones that are updated.
+        new_id = recorded(archive, other)
+        for recording_id, position in ((2, 0), (70, 128), (148, 128)):
+            assert other.ask("TruncateRecordingRequest", recording_id=recording_id, position=position) >= 0
+            before[recording_id] = replace(before[recording_id], stop_position=position)
+        for recording_id in (1, 147):
+            assert other.ask("PurgeRecordingRequest", recording_id=recording_id) == 1
+            del before[recording_id]
+        client.poll()
+        assert not [each for each in client.received if each.values.get("correlation_id") in updates]
+        for each in updates:
+            assert client.response(each).code == 0
+        for recording_id, text in channels.items():
+            before[recording_id] = replace(before[recording_id], stripped_channel=text, original_channel=text)
+        found = {each.recording_id: each for each in read_catalog(archive.directory)}
+        added = found.pop(new_id)
+        assert added.stop_position == FRAMES * FRAME_LENGTH
+        assert found == before
+        for recording_id, descriptor in before.items():
+            assert client.ask("StopPositionRequest", recording_id=recording_id) == descriptor.stop_position
+        assert recorded(archive, archive.connected()) == new_id + 1
+
+
+def test_an_update_of_a_recording_that_is_purged_meanwhile_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(catalog, "COPY_LENGTH", 512)
+    make_recordings(tmp_path / "archive", 150)
+    with RunningArchive(tmp_path / "archive") as archive:
+        client, other = archive.connected(), archive.connected()
+        updates = [client.send("UpdateChannelRequest", recording_id=9, channel="aeron:ipc?alias=x") for _ in range(20)]
+        for _ in range(4):
+            archive.work()
+        other.ask("PurgeRecordingRequest", recording_id=9)
+        errors = [client.response(each).error_message for each in updates]
+        assert f"{MAX_UPDATES} updates of this session" in errors[-1]
+        assert errors[1] == "unknown recording id: 9"
+        assert [each.recording_id for each in read_catalog(archive.directory)] == [*range(9), *range(10, 150)]
+
+
+def test_segments_in_a_very_large_directory_are_found_beside_other_requests(
+    archive: RunningArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "NAMES_PER_STEP", 10)
+    client, other = archive.connected(), archive.connected()
+    recording_id = recorded(archive, client)
+    for number in range(500):
+        (archive.directory / f"other-{number}").touch()
+    assert len(list(archive.directory.glob(f"{recording_id}-*.rec"))) == 4
+
+    def ask_beside_others(name: str, **fields: int) -> int:
+        searching = client.send(name, recording_id=recording_id, **fields)
+        for _ in range(5):
+            assert is_served(other)
+        client.poll()
+        assert searching not in {each.values.get("correlation_id") for each in client.received}
+        if name != "PurgeRecordingRequest":
+            again = other.error("DeleteDetachedSegmentsRequest", recording_id=recording_id)
+            assert "another delete operation in progress" in again[1]
+        response = client.response(searching)
+        assert client.signal()[0] == RecordingSignal.DELETE
+        return int(response.relevant_id)
+
+    assert ask_beside_others("PurgeSegmentsRequest", new_start_position=SEGMENT) == 1
+    assert client.ask("DetachSegmentsRequest", recording_id=recording_id, new_start_position=2 * SEGMENT) == 0
+    assert ask_beside_others("DeleteDetachedSegmentsRequest") == 1
+    # A recording that loses its end is not extended before it is known which of its files go.
+    truncating = client.send("TruncateRecordingRequest", recording_id=recording_id, position=2 * SEGMENT + FRAME_LENGTH)
+    fields = {"recording_id": recording_id, "stream_id": 1001, "source_location": 0, "auto_stop": 1}
+    assert "outstanding delete" in other.error("ExtendRecordingRequest2", channel=CHANNEL, **fields)[1]
+    assert client.response(truncating).relevant_id == 1
+    assert client.signal()[0] == RecordingSignal.DELETE
+    assert ask_beside_others("PurgeRecordingRequest") == 1
+    assert list(archive.directory.glob("*.rec")) == []
+
+
+def test_a_directory_that_cannot_be_read_to_its_end_is_reported(
+    archive: RunningArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = archive.connected()
+    recording_id = recorded(archive, client)
+
+    def broken(*_: object) -> Any:
+        yield
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files.ArchiveFiles, "find_segments", broken)
+    assert "Input/output error" in client.error("PurgeRecordingRequest", recording_id=recording_id)[1]
+    assert is_served(client)

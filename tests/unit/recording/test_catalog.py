@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import random
 import re
 import struct
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -380,3 +382,113 @@ def test_a_new_catalog_is_whole_from_its_first_moment(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "replace", before)
     Catalog(tmp_path).close()
     assert read_catalog(tmp_path) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("alignment", [64, 1024])
+def test_an_entry_is_replaced_while_the_catalog_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, alignment: int
+) -> None:
+    """Whatever changes between the steps, the result is that of the same changes one after the other."""
+    monkeypatch.setattr(catalog_module, "COPY_LENGTH", 1000)
+    choose = random.Random(seed)
+    tmp_path.joinpath(CATALOG_FILE).write_bytes(header(alignment=alignment))
+    catalog = Catalog(tmp_path)
+    expected: dict[int, RecordingDescriptor] = {}
+    offsets: dict[int, int] = {}
+
+    def add() -> None:
+        length = choose.choice((10, 300, 900))
+        added = catalog.add(replace(DESCRIPTOR, original_channel="aeron:ipc?alias=" + length * "a", stop_position=8192))
+        expected[added.recording_id], offsets[added.recording_id] = added, added.entry_offset
+
+    def on_moved(at: int, moved: int) -> None:
+        offsets.update({key: place + moved * (place > at) for key, place in offsets.items()})
+
+    def change() -> None:
+        recording_id = choose.choice(list(expected))
+        now = replace(expected[recording_id], entry_offset=offsets[recording_id])
+        match choose.choice(("add", "stop", "extend", "start", "session", "delete", "remove")):
+            case "add":
+                add()
+            case "stop":
+                expected[recording_id] = catalog.stop(now, choose.choice((8192, 16384)), 1_700_000_000_500)
+            case "extend":
+                expected[recording_id] = catalog.extend(now)
+            case "start":
+                catalog.set_start(now, 8192)
+                expected[recording_id] = replace(now, start_position=8192)
+            case "session":
+                expected[recording_id] = catalog.set_session(now, choose.randrange(100))
+            case "delete" if recording_id != target and len(expected) > 3:
+                catalog.delete(now)
+                del expected[recording_id], offsets[recording_id]
+            case "remove" if choose.random() < 0.2:  # replaces the whole file
+                catalog.remove([])
+
+    for _ in range(8):
+        add()
+    for number in range(6):
+        target = choose.choice(list(expected))
+        channel = "aeron:ipc?alias=" + choose.choice((5, 20, 200, 800)) * f"{number}"
+        steps = catalog.replace_entry(
+            lambda: offsets[target],  # noqa: B023
+            lambda now: replace(now, original_channel=channel),  # noqa: B023
+            on_moved,
+        )
+        for _ in steps:
+            if choose.random() < 0.2:
+                change()
+        expected[target] = replace(expected[target], original_channel=channel)
+        change()
+        found = {each.recording_id: each for each in catalog.recordings()}
+        assert found == expected
+        assert {key: each.entry_offset for key, each in found.items()} == offsets
+        assert find_catalog_problems(tmp_path) == []
+    add()
+    assert {each.recording_id: each for each in catalog.recordings()} == expected
+    catalog.close()
+
+
+def test_replacing_an_entry_that_fails_leaves_the_catalog_as_it_is(tmp_path: Path) -> None:
+    class Failing(Disk):
+        left = -1
+
+        def _count(self) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(28, "No space left on device")
+
+        def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+            self._count()
+            super().write(fd, data, offset)
+
+        def sync(self, fd: int) -> None:
+            self._count()
+            super().sync(fd)
+
+        def rename(self, source: Path, target: Path) -> None:
+            self._count()
+            super().rename(source, target)
+
+    disk = Failing()
+    catalog = Catalog(tmp_path, disk=disk)
+    one, two = catalog.add(DESCRIPTOR), catalog.add(DESCRIPTOR)
+    before, attempt = read_catalog(tmp_path), 0
+    while read_catalog(tmp_path) == before:
+        attempt += 1
+        disk.left = attempt
+        steps = catalog.replace_entry(
+            lambda: one.entry_offset, lambda now: replace(now, original_channel=300 * "x"), lambda *_: None
+        )
+        with suppress(OSError):
+            for _ in steps:
+                pass
+        disk.left = -1
+        if read_catalog(tmp_path) == before:
+            assert catalog.entry(two.entry_offset) == two
+    assert attempt > 5
+    assert [each.recording_id for each in read_catalog(tmp_path)] == [0, 1]
+    assert catalog.add(DESCRIPTOR).recording_id == 2
+    assert len(read_catalog(tmp_path)) == 3
+    catalog.close()

@@ -186,7 +186,11 @@ def test_an_extension_keeps_the_identity_and_another_recording_has_another(tmp_p
     assert extended.identity == first.identity
     with closing(Catalog(recording.directory)) as catalog:
         catalog.set_start(extended, SEGMENT)
-        catalog.replace_entry(replace(catalog.recordings()[0], original_channel="aeron:ipc?alias=two"))
+        at = catalog.recordings()[0].entry_offset
+        for _ in catalog.replace_entry(
+            lambda: at, lambda now: replace(now, original_channel="aeron:ipc?alias=two"), lambda *_: None
+        ):
+            pass
     assert recording.descriptor.identity == first.identity, "purging and another channel leave the recording the same"
     shutil.rmtree(recording.directory)
     wait_for(lambda: SYSTEM_CLOCK.epoch_ms() > first.start_timestamp, "a later start")

@@ -206,7 +206,7 @@ def test_every_change_of_an_entry_keeps_its_checksum_right(tmp_path: Path) -> No
         lambda: catalog.stop(descriptor, SEGMENT, 5),
         lambda: catalog.set_start(descriptor, TERM),
         lambda: catalog.set_session(descriptor, 9),
-        lambda: catalog.replace_entry(descriptor),
+        lambda: list(catalog.replace_entry(lambda: descriptor.entry_offset, lambda now: now, lambda *_: None)),
     ):
         change()
         assert find_changed_entries(tmp_path) == []

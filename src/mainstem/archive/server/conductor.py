@@ -53,7 +53,7 @@ from mainstem.recording.catalog import MAX_TEXTS_LENGTH, check_texts
 from mainstem.recording.start_limits import RETRY_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client import Aeron
@@ -81,6 +81,7 @@ IMAGES_PER_RETRY = 64  # waiting images of a subscription for which the limits a
 ENTRIES_PER_CYCLE = 64  # catalog entries per cycle for one listing or search, fewer if the cycle has no time left
 MIN_ENTRIES_PER_CYCLE = 2
 MAX_SEARCHES = 16  # of one session at once
+MAX_UPDATES = 16  # of channels of recordings, by one session at once
 MAX_CHANNEL_PART = MAX_TEXTS_LENGTH  # characters of a channel that a listing or a search looks for
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: enough for three channels of maximum length and credentials
 MAX_TOKENS = 64  # valid replay tokens of one session
@@ -147,6 +148,7 @@ class ArchiveConductor:
         self._extensions: list[Extension] = []
         self._slice = Slice(clock)
         self._listings: deque[tuple[ControlSession, Listing]] = deque()
+        self._updates: deque[tuple[ControlSession, int, Generator[None, None, None]]] = deque()
         self._replays: list[ReplaySession] = []
         self._replications: dict[int, Replication] = {}
         self._deletions = Deletions(files, self._recordings, lambda: self._replays, self._slice)
@@ -172,6 +174,7 @@ class ArchiveConductor:
             self._work_of_replays,
             self._work_of_replications,
             self._work_of_listings,
+            self._work_of_updates,
             self._deletions.do_work,
             self._work_of_sessions,
         )
@@ -240,6 +243,7 @@ class ArchiveConductor:
             replication.stop()
         closing: list[Callable[[], object]] = [self._work_of_replications]
         closing += [extension.close for extension in self._extensions]
+        closing += [steps.close for _, _, steps in self._updates]
         closing += [recording.end for recording in self._recordings]
         owned: tuple[Iterable[Any], ...] = (
             self._replays,
@@ -769,9 +773,30 @@ class ArchiveConductor:
         if descriptor is None:
             session.respond(request.correlation_id, request.recording_id, ResponseCode.RECORDING_UNKNOWN)
             return None
+        if sum(owner is session for owner, _, _ in self._updates) >= MAX_UPDATES:
+            raise refusal(f"{MAX_UPDATES} updates of this session are in progress, as many as there may be")
         uri = ChannelUri.parse(request.channel)
-        self._files.update_channel(descriptor, stripped=stripped(uri), original=request.channel)
-        return 0
+        check_texts(stripped(uri), request.channel)
+        steps = self._files.update_channel(descriptor.recording_id, stripped=stripped(uri), original=request.channel)
+        self._updates.append((session, request.correlation_id, steps))
+        return None
+
+    def _work_of_updates(self) -> int:
+        """Update channels of recordings, one after the other, in a slice of the cycle."""
+        work = 0
+        while self._updates and not (work and self._slice.is_over):
+            work += 1
+            session, correlation_id, steps = self._updates[0]
+            try:
+                next(steps)
+            except StopIteration:
+                self._updates.popleft()
+                session.respond(correlation_id, 0)
+            except Exception as error:
+                self._updates.popleft()
+                code = error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC
+                session.fail(correlation_id, reason_of(error), code)
+        return work
 
     # -- listings ----------------------------------------------------------------------------------------------------
 

@@ -39,11 +39,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainstem.archive")
 
 _STREAM_AND_TERM = struct.Struct("<ii")
+MAX_POSITION = (1 << 63) - 1
 STEP_LENGTH = 64 << 10  # bytes of a segment that are searched for a frame at once
 
 
 class DeleteOperation:
-    """Deletes files of one recording one by one. ``reaches`` is the position at which the last of them starts."""
+    """Deletes files of one recording one by one. ``reaches`` is the position at which the last of them starts.
+
+    ``search`` finds more files to delete. If it takes more than its first step, ``do_work`` continues it, and then responds with
+    the number of files that it found. Until then, ``reaches`` is the last position that can be among them.
+    """
 
     def __init__(
         self,
@@ -54,17 +59,32 @@ class DeleteOperation:
         *,
         reaches: int,
         waits_for: Iterable[ReplaySession] = (),
+        search: Generator[None, None, list[SegmentFile]] | None = None,
+        cycle: Slice | None = None,
     ) -> None:
         self.recording_id = recording_id
         self.reaches = reaches
         self.is_done = False
+        self.found = -1  # how many files the search has found; -1 before its end
         self._control, self._correlation_id = control, correlation_id
+        self._search, self._cycle = search, cycle
         self._paths = deque(paths)
         self._waits_for = list(waits_for)
         self._has_deleted = False
 
     def do_work(self, files: ArchiveFiles) -> int:
-        """Delete one file, or report the end. Return the work count."""
+        """Look for files, delete one, or report the end. Return the work count."""
+        if self._search is not None:
+            assert self._cycle is not None
+            try:
+                while self.search():
+                    if self._cycle.is_over:
+                        return 1
+            except Exception as error:
+                self.is_done = True
+                self._control.fail(self._correlation_id, f"its segments cannot be found: {reason_of(error)}")
+                return 1
+            self._control.respond(self._correlation_id, self.found)
         if not all(replay.is_done for replay in self._waits_for):
             return 0
         if self._paths:
@@ -77,6 +97,19 @@ class DeleteOperation:
                 self._try(files.flush_names, "the directory's list of files")
             self._control.signal(RecordingSignal.DELETE, self._correlation_id, self.recording_id, NULL, NULL)
         return 1
+
+    def search(self) -> bool:
+        """Look for some more files. Return whether there may be others."""
+        assert self._search is not None
+        try:
+            next(self._search)
+        except StopIteration as end:
+            segments: list[SegmentFile] = end.value
+            self._paths.extendleft(each.path for each in reversed(segments))
+            self.found, self.reaches = len(segments), max((each.base for each in segments), default=NULL)
+            self._search = None
+            return False
+        return True
 
     def _try(self, step: Callable[[], object], name: str) -> None:
         try:
@@ -190,20 +223,44 @@ class Deletions:
         request: Message,
         recording_id: int,
         segments: list[SegmentFile],
-        *,
-        more: Iterable[Path] = (),
-        waits_for: Iterable[ReplaySession] = (),
     ) -> int:
-        """Begin to delete segments and ``more`` files. Return the number of segments."""
+        """Begin to delete segments. Return their number."""
         self._operations[recording_id] = DeleteOperation(
             session,
             request.correlation_id,
             recording_id,
-            [*(each.path for each in segments), *more],
+            [each.path for each in segments],
             reaches=max((each.base for each in segments), default=NULL),
-            waits_for=waits_for,
         )
         return len(segments)
+
+    def _find_and_delete(
+        self,
+        session: ControlSession,
+        request: Message,
+        recording_id: int,
+        is_wanted: Callable[[SegmentFile], bool],
+        *,
+        up_to: int = MAX_POSITION,
+        more: Iterable[Path] = (),
+        waits_for: Iterable[ReplaySession] = (),
+    ) -> int | None:
+        """Begin to delete the segments that are wanted, which lie before ``up_to``, and ``more`` files.
+
+        Return the number of segments; None if the search for them goes on, and the response follows.
+        """
+
+        def search() -> Generator[None, None, list[SegmentFile]]:
+            found = yield from self._files.find_segments(recording_id)
+            return [each for each in found if is_wanted(each)]
+
+        operation = DeleteOperation(
+            session, request.correlation_id, recording_id, more,
+            reaches=up_to, waits_for=waits_for, search=search(), cycle=self._cycle,
+        )  # fmt: skip
+        is_searching = operation.search()
+        self._operations[recording_id] = operation
+        return None if is_searching else operation.found
 
     def _replays_of(self, recording_id: int) -> list[ReplaySession]:
         return [replay for replay in self._replays() if replay.descriptor.recording_id == recording_id]
@@ -214,7 +271,7 @@ class Deletions:
 
     # -- truncate and purge ------------------------------------------------------------------------------------------
 
-    def truncate(self, session: ControlSession, request: Message) -> int:
+    def truncate(self, session: ControlSession, request: Message) -> int | None:
         """Make a recording end at an earlier position."""
         d, position = self._files.known(request.recording_id), request.position
         recording_id = d.recording_id
@@ -237,14 +294,15 @@ class Deletions:
         for replay in replays:
             replay.close()
         self._files.truncate(d, position)
-        segments = self._files.segment_files(recording_id)
-        if position != d.start_position:
-            segments = [each for each in segments if each.base > base or (each.base == base and not is_inside)]
         if is_inside and self._path(recording_id, base).exists():
             self._files.clear_from(d, base, position)
-        return self._delete(session, request, recording_id, segments, waits_for=replays)
 
-    def purge(self, session: ControlSession, request: Message) -> int:
+        def is_wanted(each: SegmentFile) -> bool:
+            return position == d.start_position or each.base > base or (each.base == base and not is_inside)
+
+        return self._find_and_delete(session, request, recording_id, is_wanted, waits_for=replays)
+
+    def purge(self, session: ControlSession, request: Message) -> int | None:
         """Delete a recording with all of its files. Its id is not reused."""
         d = self._files.known(request.recording_id)
         recording_id = d.recording_id
@@ -255,8 +313,8 @@ class Deletions:
         self._recordings.check_inactive("purge", recording_id)
         self._check_idle(recording_id)
         self._files.purge(d)
-        segments = self._files.segment_files(recording_id)
-        return self._delete(session, request, recording_id, segments, more=[self._files.index_path(recording_id)])
+        index = self._files.index_path(recording_id)
+        return self._find_and_delete(session, request, recording_id, lambda _: True, more=[index])
 
     # -- segments ----------------------------------------------------------------------------------------------------
 
@@ -284,22 +342,22 @@ class Deletions:
             )
         self._files.set_start(d, start)
 
-    def delete_detached(self, session: ControlSession, request: Message) -> int:
+    def delete_detached(self, session: ControlSession, request: Message) -> int | None:
         """Delete the segments before a recording's start."""
         d = self._files.known(request.recording_id)
         self._check_idle(d.recording_id)
         end = segment_base(d, d.start_position)
-        segments = [each for each in self._files.segment_files(d.recording_id) if each.base < end]
-        return self._delete(session, request, d.recording_id, segments)
+        return self._find_and_delete(session, request, d.recording_id, lambda each: each.base < end, up_to=end - 1)
 
-    def purge_segments(self, session: ControlSession, request: Message) -> int:
+    def purge_segments(self, session: ControlSession, request: Message) -> int | None:
         """Detach segments and delete them."""
         d, start = self._files.known(request.recording_id), request.new_start_position
         self._check_idle(d.recording_id)
         first = segment_base(d, d.start_position)
         self._detach(d, start)
-        segments = [each for each in self._files.segment_files(d.recording_id) if first <= each.base < start]
-        return self._delete(session, request, d.recording_id, segments)
+        return self._find_and_delete(
+            session, request, d.recording_id, lambda each: first <= each.base < start, up_to=start - 1
+        )
 
     def attach(self, session: ControlSession, request: Message) -> None:
         """Attach the contiguous segments before a recording's start. The response has their number."""

@@ -10,6 +10,7 @@ import os
 from bisect import bisect_left
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mainstem.archive.server.refusals import refusal
@@ -18,13 +19,13 @@ from mainstem.recording.catalog import NULL
 from mainstem.recording.earlier_frames import EarlierFrames, earlier_frames
 from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
-from mainstem.recording.maintenance import SegmentFile, segment_files
+from mainstem.recording.maintenance import SegmentFile, segment_files, segment_files_in
 from mainstem.recording.reader import Progress
 from mainstem.recording.recorder import Recorder, stream_of
 from mainstem.recording.segments import OLD_SUFFIX, parse_segment_name, segment_base, segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mainstem.recording.writer import RecordingWriter
 
 
+NAMES_PER_STEP = 500  # of the directory's files that are looked at at once
 STOP_AGAIN_MS = 1000  # between attempts to write stop positions that could not be written
 
 
@@ -190,18 +192,24 @@ class ArchiveFiles(Recorder):
         self._offsets[added.recording_id] = added.entry_offset
         self._ids.append(added.recording_id)
 
-    def become_replica(self, empty: RecordingDescriptor, source: RecordingDescriptor) -> RecordingDescriptor:
-        """Prepare an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
+    def become_replica(
+        self, empty: RecordingDescriptor, source: RecordingDescriptor
+    ) -> Generator[None, None, RecordingDescriptor]:
+        """Prepare an empty recording for a copy of another archive's recording, step by step.
+
+        Raises RecordingError and OSError.
+        """
         recording_id = empty.recording_id
         replica = replace(_empty_replica(source), recording_id=recording_id, entry_offset=empty.entry_offset)
         replica.check_new()  # before anything is deleted
-        for segment in self.segment_files(recording_id):
+        for segment in (yield from self.find_segments(recording_id)):
             self.delete_file(segment.path)
+            yield
         self._segments.pop(recording_id, None)
         with suppress(FileNotFoundError):
             self._disk.delete(self.index_path(recording_id))
         self.flush_names()
-        self._replace_entry(replica)
+        yield from self._replace_entry(recording_id, lambda now: replace(replica, entry_offset=now.entry_offset))
         return self._catalog.entry(self._offsets[recording_id])
 
     def earlier_frames(self, descriptor: RecordingDescriptor) -> Generator[None, None, EarlierFrames]:
@@ -219,7 +227,18 @@ class ArchiveFiles(Recorder):
 
     def segment_files(self, recording_id: int) -> list[SegmentFile]:
         """Return the segments of a recording, also those that were renamed to be deleted."""
-        return [each for each in segment_files(self.directory) if each.recording_id == recording_id]
+        return segment_files(self.directory, recording_id)
+
+    def find_segments(self, recording_id: int) -> Generator[None, None, list[SegmentFile]]:
+        """Return what ``segment_files`` returns, step by step: there can be any number of files in the directory."""
+        found: list[SegmentFile] = []
+        with os.scandir(self.directory) as entries:
+            names = (entry.name for entry in entries)
+            while part := list(islice(names, NAMES_PER_STEP)):
+                found += segment_files_in(self.directory, part, recording_id)
+                if len(part) == NAMES_PER_STEP:
+                    yield
+        return sorted(found, key=lambda each: (each.base, each.is_leftover))
 
     def index_path(self, recording_id: int) -> Path:
         return index_file(self.directory, recording_id)
@@ -262,22 +281,22 @@ class ArchiveFiles(Recorder):
         self.flush_names()
         self._catalog.set_start(descriptor, position)
 
-    def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
-        self._replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
+    def update_channel(self, recording_id: int, *, stripped: str, original: str) -> Generator[None, None, None]:
+        """Replace the channels of a recording, step by step. Raises ArchiveError, RecordingError and OSError."""
+        return self._replace_entry(
+            recording_id, lambda now: replace(now, stripped_channel=stripped, original_channel=original)
+        )
 
-    def _replace_entry(self, descriptor: RecordingDescriptor) -> None:
-        at = descriptor.entry_offset
-        try:
-            moved = self._catalog.replace_entry(descriptor)
-            self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
-        except Exception:
-            # The catalog may have been replaced before the error.
-            self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
-            self._move_writers()
-            raise
-        self._move_writers()
+    def _replace_entry(
+        self, recording_id: int, change: Callable[[RecordingDescriptor], RecordingDescriptor]
+    ) -> Generator[None, None, None]:
+        return self._catalog.replace_entry(lambda: self.known(recording_id).entry_offset, change, self._move_entries)
 
-    def _move_writers(self) -> None:
+    def _move_entries(self, at: int, moved: int) -> None:
+        """Note that the catalog's entries after ``at`` have moved."""
+        if not moved:
+            return
+        self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
         for writer in self.writers:
             place = self._offsets[writer.descriptor.recording_id]
             writer.descriptor = replace(writer.descriptor, entry_offset=place)

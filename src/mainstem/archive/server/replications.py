@@ -173,7 +173,7 @@ class Replication:
                 f" ({source.mtu_length})",
                 code=ArchiveErrorCode.GENERIC,
             )
-        target = self._prepare_target(source)
+        target = yield from self._prepare_target(source)
         position = target.stop_position
         if request.live_destination and source.stop_position != NULL:
             raise _no_live_source()
@@ -198,7 +198,7 @@ class Replication:
             stop_position = yield from self._stop_position()
         yield from self._copying(entry, recording, stop_position)
 
-    def _prepare_target(self, source: RecordingDescriptor) -> RecordingDescriptor:
+    def _prepare_target(self, source: RecordingDescriptor) -> Steps[RecordingDescriptor]:
         """Return the stopped recording that receives the copy."""
         files = self._archive._files
         if self._target_id == NULL:
@@ -206,9 +206,15 @@ class Replication:
             self._target_id = target.recording_id
             self._signal(RecordingSignal.REPLICATE, target.start_position)
             return target
-        target = self._archive._files.known(self._target_id)
-        self._archive._recordings.check_inactive("replicate to", self._target_id)
-        return files.become_replica(target, source) if target.start_position == target.stop_position else target
+        target, recordings = files.known(self._target_id), self._archive._recordings
+        recordings.check_inactive("replicate to", self._target_id)
+        if target.start_position != target.stop_position:
+            return target
+        recordings.reserved.add(self._target_id)
+        try:
+            return (yield from files.become_replica(target, source))
+        finally:
+            recordings.reserved.discard(self._target_id)
 
     def _source_position(self) -> Steps[int]:
         source_id = self._request.source_id
