@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -647,7 +648,8 @@ class Catalog:
         # Write the position last: if a write fails, the recording still counts as ended, and the recorder can try again.
         self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(NULL))
         self._store(descriptor, _STOP_POSITION, _ID.pack(NULL))
-        self._settle()
+        if self._durable:
+            self._sync_or(lambda: self._store(descriptor, _STOP_POSITION, _ID.pack(descriptor.stop_position)))
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def replace_entry(
@@ -827,7 +829,7 @@ class Catalog:
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
         """Let a recording start elsewhere. Always durable, because segments that may be old are deleted then."""
         self._store(descriptor, _START_POSITION, _ID.pack(position))
-        self.sync()
+        self._sync_or(lambda: self._store(descriptor, _START_POSITION, _ID.pack(descriptor.start_position)))
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
@@ -837,7 +839,21 @@ class Catalog:
     def delete(self, descriptor: RecordingDescriptor) -> None:
         """Mark a recording as deleted. Always durable, because its files are deleted then."""
         self._write(_LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
-        self.sync()
+        self._sync_or(lambda: self._write(_LENGTH.pack(STATE_VALID), descriptor.entry_offset + 4))
+
+    def truncate(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Mark an ended recording as ended earlier. Always durable, because its segments are deleted then."""
+        self._store(descriptor, _STOP_POSITION, _ID.pack(position))
+        self._sync_or(lambda: self._store(descriptor, _STOP_POSITION, _ID.pack(descriptor.stop_position)))
+
+    def _sync_or(self, undo: Callable[[], object]) -> None:
+        """Call ``sync``. If that fails, the caller's request fails too, so ``undo`` what it has written."""
+        try:
+            self.sync()
+        except Exception:
+            with suppress(OSError):
+                undo()
+            raise
 
     def _write(self, data: bytes, offset: int) -> None:
         if self._changes is not None:

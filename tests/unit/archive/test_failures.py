@@ -13,6 +13,7 @@ from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.agent import AgentInvoker
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
+from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import NULL, RecordingSignal, ResponseCode
 from mainstem.archive.server import ArchiveServer
 from mainstem.archive.server.access import AcceptAll, allow_all
@@ -21,6 +22,7 @@ from mainstem.archive.server.files import ArchiveFiles
 from mainstem.archive.server.refusals import unexpected
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.errors import RecordingError, RecordingNotFound
+from mainstem.recording import open_recordings, read_catalog
 from mainstem.recording.mark_file import MarkOwner
 from mainstem.store.disk import Disk
 
@@ -40,6 +42,7 @@ class FailingDisk(Disk):
         self.left = -1  # operations before the one that fails; -1 means that none fails
         self.count = 0
         self.lasts = False  # whether every later operation fails too
+        self.only = ""  # the name of the operations that count; empty for all
 
     def fail(self, left: int, error: Exception) -> None:
         self.left, self.error = left, error
@@ -50,7 +53,9 @@ class FailingDisk(Disk):
     def recovers(self) -> None:
         self.left, self.lasts = -1, False
 
-    def _step(self) -> None:
+    def _step(self, name: str) -> None:
+        if self.only not in ("", name):
+            return
         self.count += 1
         if self.left >= 0:
             self.left -= 1
@@ -64,9 +69,9 @@ def _failing(name: str) -> Any:
     def step(self: FailingDisk, *args: Any, **options: Any) -> Any:
         if name == "close":
             result = Disk.close(self, *args)  # also a close that fails has closed
-            self._step()
+            self._step(name)
             return result
-        self._step()
+        self._step(name)
         return getattr(Disk, name)(self, *args, **options)
 
     return step
@@ -79,8 +84,8 @@ for _name in STEPS:
 class FailingArchive(RunningArchive):
     """An archive on a failing disk. ``escaped`` has the exceptions that ended a duty cycle."""
 
-    def __init__(self, directory: Path) -> None:
-        self.disk = FailingDisk()
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+        self.disk, self.durable = FailingDisk(), durable
         self.escaped: list[BaseException] = []
         super().__init__(directory)
 
@@ -88,7 +93,9 @@ class FailingArchive(RunningArchive):
         context = ClientContext(use_invoker=True, driver_invoker=self.driver.do_work)
         aeron = Aeron.connect(self.driver.directory, context=context)
         settings = ArchiveSettings(id=1, threading_mode="INVOKER", file_io_max_length=SEGMENT, **self._options)
-        files = ArchiveFiles(self.directory, MarkOwner(archive_id=1), segment_length=SEGMENT, disk=self.disk)
+        files = ArchiveFiles(
+            self.directory, MarkOwner(archive_id=1), segment_length=SEGMENT, disk=self.disk, durable=self.durable
+        )
         conductor = ArchiveConductor(aeron, files, settings, AcceptAll(), allow_all, SYSTEM_CLOCK)
         self.server = ArchiveServer(conductor, aeron, settings)
         self.server._invoker = AgentInvoker(conductor, error_handler=self.escaped.append)
@@ -240,6 +247,79 @@ def test_a_failure_after_the_catalog_was_replaced_leaves_every_entry_in_its_plac
         assert [(each.recording_id, each.stream_id) for each in found] == [(0, 1001), (1, 1002)]
         assert client.ask("UpdateChannelRequest", recording_id=1, channel=f"aeron:ipc?alias={operation}") == 0
         assert client.listed("ListRecordingsRequest", **ALL)[1].original_channel == f"aeron:ipc?alias={operation}"
+
+
+def record(archive: FailingArchive, client: ControlClient, publication: Any, count: int) -> None:
+    for _ in range(count):
+        archive.until(lambda: publication.offer(bytes(992)) > 0)
+
+
+CHANGES: list[tuple[str, dict[str, int]]] = [
+    ("DetachSegmentsRequest", {"new_start_position": SEGMENT}),
+    ("PurgeSegmentsRequest", {"new_start_position": SEGMENT}),
+    ("TruncateRecordingRequest", {"position": SEGMENT}),
+    ("PurgeRecordingRequest", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), CHANGES, ids=[name for name, _ in CHANGES])
+def test_a_change_that_cannot_be_flushed_has_not_been_made(
+    archive: FailingArchive, name: str, fields: dict[str, int]
+) -> None:
+    """The client is told that its request failed. So the recording must not be shorter, or gone after a restart."""
+    client = archive.connected()
+    client.record(1001, auto_stop=True)
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        record(archive, client, publication, 300)
+        client.signal()
+    client.signal()
+    before = read_catalog(archive.directory)
+    archive.disk.only = "sync"
+    for _ in range(2 if name == "TruncateRecordingRequest" else 1):  # that one has to flush the index first, once
+        archive.disk.fail(0, OSError(errno.EIO, "Input/output error"))
+        assert "Input/output error" in client.error(name, recording_id=0, **fields)[1]
+        assert archive.disk.left < 0
+        assert read_catalog(archive.directory) == before
+        with open_recordings(archive.directory) as (reader,):
+            assert reader.count_before(reader.end_position()).messages == 300
+    assert client.ask(name, recording_id=0, **fields) >= 0
+    assert read_catalog(archive.directory) != before
+
+
+def test_an_extension_that_cannot_be_flushed_leaves_the_recording_stopped(tmp_path: Path) -> None:
+    with FailingArchive(tmp_path / "archive", durable=True) as archive:
+        client = archive.connected()
+        client.record(1001, auto_stop=True)
+        with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+            record(archive, client, publication, 3)
+            client.signal()
+        client.signal()
+        (before,) = read_catalog(archive.directory)
+        archive.disk.only = "sync"
+        failures = 0
+        while True:
+            archive.disk.fail(failures, OSError(errno.EIO, "Input/output error"))
+            asked = client.send(
+                "ExtendRecordingRequest2",
+                recording_id=0, stream_id=1001, source_location=0, auto_stop=1, channel=CHANNEL,
+            )  # fmt: skip
+            assert client.response(asked).code == ResponseCode.OK
+            channel = extension_channel("aeron:ipc", before)
+            publication = archive.aeron.add_exclusive_publication(channel, 1001)
+            archive.until(lambda: is_told(client, asked), "a signal or an error")  # noqa: B023
+            if archive.disk.left >= 0:
+                break
+            failures += 1
+            assert "Input/output error" in client.response(asked).error_message
+            publication.close()
+            client.received.clear()
+            assert listed(client) == {0: before.stop_position}, f"sync number {failures}"
+        archive.disk.left = -1
+        assert failures > 2
+        publication.close()
+        assert [client.signal()[0] for _ in range(2)] == [RecordingSignal.EXTEND, RecordingSignal.STOP]
+        assert listed(client) == {0: before.stop_position}
+        assert archive.escaped == []
 
 
 ERRORS = [

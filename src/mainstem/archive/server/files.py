@@ -258,8 +258,7 @@ class ArchiveFiles(Recorder):
             with closing(IndexRepair(self.directory, descriptor.recording_id, self._disk)) as index:
                 count, _ = index.sound(0, position)
                 index.cut(position, count)
-        self._catalog.stop(descriptor, position, descriptor.stop_timestamp)
-        self._catalog.sync()
+        self._catalog.truncate(descriptor, position)
 
     def clear_from(self, descriptor: RecordingDescriptor, base: int, position: int) -> None:
         """Fill a segment with zeros from ``position`` on."""
