@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
+import resource
 import socket
 import ssl
 import subprocess
@@ -326,3 +328,25 @@ async def test_a_handshake_cancelled_before_it_began_is_counted_once(
     assert (len(admission), admission.places.dropped_silent) == (0, 0)
     assert accepted.fileno() == -1
     peer.close()
+
+
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
+async def test_a_silent_connection_gives_way_when_there_are_no_descriptors(protocol: Any) -> None:
+    loop = asyncio.get_running_loop()
+    async with listening(protocol) as server:
+        silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        await until(lambda: server.stats().connections >= 3)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The last descriptor is for the peer's socket, so that there is none for the server's.
+        with socket.socket() as last, contextlib.ExitStack() as stack:
+            last.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, limit[1]))
+            stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limit)
+            with contextlib.suppress(OSError):
+                while True:
+                    stack.enter_context(open(os.devnull))
+            await loop.sock_connect(last, ("127.0.0.1", server.port))
+            await until(lambda: server.stats().connections_idle_closed == 1)
+        await silent[0][0].read()  # to its end
+        for _, writer in silent:
+            writer.transport.abort()

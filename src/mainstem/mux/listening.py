@@ -23,11 +23,13 @@ ACCEPT_LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 
 class ListeningSockets:
-    """The listening sockets of one server. They call ``accept`` with each accepted socket, which it then owns."""
+    """The listening sockets of one server. They call ``accept`` and ``make_room`` as an ``AcceptLoop`` does."""
 
-    def __init__(self, accept: Callable[[socket.socket], object]) -> None:
+    def __init__(
+        self, accept: Callable[[socket.socket], object], make_room: Callable[[], bool] = lambda: False
+    ) -> None:
         self.address: Any = None  # the first address, in the form that its socket uses
-        self._accept = accept
+        self._accept, self._make_room = accept, make_room
         self._sockets: list[socket.socket] = []
         self._loop: AcceptLoop | None = None
         self._unix: UnixListener | None = None
@@ -55,7 +57,7 @@ class ListeningSockets:
                 addresses = await find_listening_addresses(host, port or 0, socket.SOCK_STREAM)
                 self._sockets = bind_sockets(addresses, kind=socket.SOCK_STREAM)
             self.address = self._sockets[0].getsockname()
-            self._loop = AcceptLoop(self._sockets, self._accept, self._log)
+            self._loop = AcceptLoop(self._sockets, self._accept, self._log, self._make_room)
             self._loop.start()
         except (OSError, ValueError) as error:
             self.close()

@@ -224,7 +224,10 @@ class Server(Generic[E]):
         self._ssl = server_context(ssl, settings)
         self._admission = ConnectionAdmission(self._make_connection, settings, self._log_refusal)
         self._sockets = ListeningSockets(
-            lambda accepted: PendingConnection(self._admission, accepted, self._ssl).start()
+            lambda accepted: PendingConnection(self._admission, accepted, self._ssl).start(),
+            lambda: self._admission.places.drop_longest_silent(
+                "it had sent nothing, and there are no free descriptors"
+            ),
         )
         self._connections: set[E] = set()  # until their last handler has ended
         self._refusals = LogThrottle(logger, interval_ns=LOG_INTERVAL_NS)
