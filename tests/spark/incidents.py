@@ -657,7 +657,7 @@ def publish(directory: str, recordings: str, published: str, life: int) -> None:
             if publication.offer(payload(number)) > 0:
                 os.write(file, b"%d\n" % number)
                 number += 1
-            time.sleep(0.02)
+            time.sleep(0.1)
 
 
 # -- channels ----------------------------------------------------------------------------------------------------------

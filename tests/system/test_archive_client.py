@@ -51,9 +51,13 @@ def directory() -> Iterator[str]:
 def aeron(directory: str) -> Iterator[mainstem.Aeron]:
     with mainstem.connect(directory) as client:
         yield client
-        # No test leaves anything of its sessions behind in the driver.
-        stats = client.stats()
-        assert (stats.publications, stats.subscriptions, stats.pending) == ((), (), 0)
+        # No test leaves anything of its sessions behind in the driver, which may not have answered the last command yet.
+        wait_for(lambda: leftovers(client) == ((), (), 0))
+
+
+def leftovers(client: mainstem.Aeron) -> tuple[object, object, int]:
+    stats = client.stats()
+    return stats.publications, stats.subscriptions, stats.pending
 
 
 @contextmanager
