@@ -48,6 +48,7 @@ MESSAGES = 60  # per stream
 STREAMS = 2  # streams that must be recorded to their ends and replayed
 MAX_FAULTS = 4
 MAX_LOSS = 0.1
+IN_FLIGHT_NS = NS_PER_SECOND  # no datagram is on its way for longer
 TIMEOUT_S = 10.0  # for each call
 TIMEOUTS: dict[str, Any] = {
     "client_liveness_timeout_ns": 2 * NS_PER_SECOND,
@@ -161,6 +162,7 @@ class ArchiveRun:
         self.faults = {"archive": 0, "host": 0, "power": 0, "client": 0, "disk": 0}
         self.durable = self.rng.random() < 0.5
         self.needs_recovery = False  # after a loss of power, until the archive has started
+        self.forgets_until_ns = 0  # after a loss of power, of what was not durable
         self.faults_left = self.rng.randrange(MAX_FAULTS + 1)
         self.errors = 0
         self._draw_fault()
@@ -224,6 +226,7 @@ class ArchiveRun:
             self.needs_recovery = True
             self.device.lose_power()
             if not self.durable:
+                self.forgets_until_ns = self.world.now_ns + IN_FLIGHT_NS
                 for stream in self.streams:
                     stream.acknowledged = 0
         self.starts_at_ns = self.world.now_ns + self.rng.randrange(3 * NS_PER_SECOND)
@@ -354,7 +357,9 @@ class ArchiveRun:
                 position = yield from calls.recording_position(stream.recording_id)
                 if position is None:
                     raise MainstemError("the recording has ended")
-                stream.acknowledged = max(stream.acknowledged, position)
+                # A response from before a loss of power may arrive after it.
+                if self.world.now_ns >= self.forgets_until_ns:
+                    stream.acknowledged = max(stream.acknowledged, position)
             stream.read_replay()
             if self.world.now_ns >= deadline_ns:
                 raise Violation(f"only {stream.acknowledged} of {publication.position} bytes were recorded in time")
