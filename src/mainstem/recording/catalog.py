@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.once import warn_once
+from mainstem._internal.regular_files import open_regular
 from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.frame_checksums import algorithm_of
 from mainstem.recording.identity import RecordingIdentity
@@ -326,7 +327,7 @@ def no_recordings(url: str, directory: Path | None) -> RecordingNotFound:
 def _read(directory: Path) -> list[_Entry | CatalogProblem]:
     path = directory / CATALOG_FILE
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             return list(_entries(file, str(path), os.fstat(file.fileno()).st_size))
     except FileNotFoundError as error:
         raise no_recordings(str(directory), directory) from error

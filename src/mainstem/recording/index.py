@@ -25,6 +25,7 @@ from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem._internal.once import warn_once
+from mainstem._internal.regular_files import open_regular
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.frame_checksums import has_checksums, with_session
@@ -385,7 +386,8 @@ class LocalIndex(RecordingIndex):
         path = index_file(directory, recording_id)
         self._name = str(path)
         try:
-            self._file = open(path if fd is None else fd, "rb", buffering=0)  # noqa: SIM115 - closed with this object
+            opened = path if fd is None else fd
+            self._file = open(opened, "rb", buffering=0, opener=open_regular)  # noqa: SIM115 - closed with this object
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from error
         self._fd = self._file.fileno()
@@ -476,7 +478,7 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
     """
     path = index_file(directory, recording_id)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.guarded_map import GuardedMap
+from mainstem._internal.regular_files import open_regular
 from mainstem.errors import RecordingError
 from mainstem.store.disk import DISK, Disk
 
@@ -77,7 +78,7 @@ class Mark:
 def read_mark(directory: Path) -> Mark | None:
     """Return the mark of a directory, or None if it is missing or cannot be read."""
     try:
-        with mark_path(directory).open("rb") as file:
+        with open(mark_path(directory), "rb", opener=open_regular) as file:
             data = file.read(HEADER_LENGTH)
     except OSError:
         return None

@@ -25,6 +25,7 @@ from mainstem._core.layout import (
     TYPE_PAD,
 )
 from mainstem._internal.guarded_map import GuardedMap
+from mainstem._internal.regular_files import open_regular
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION, MAX_RECORDING_ID
@@ -185,7 +186,7 @@ class SegmentMemory:
     def __init__(self, path: Path, base: int) -> None:
         self.name, self.base = str(path), base
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=open_regular) as file:
                 # The mapping keeps the descriptor, and with it the lock, so shipping does not delete this segment
                 # (`shipping/local_retention.py`). On a file system without locks, the segment is read without one.
                 with suppress(OSError):

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS
+from mainstem._internal.regular_files import open_regular
 from mainstem.recording.archive import IDENTITY_FILE, MAX_IDENTITY_LENGTH
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor, decode_catalog
 from mainstem.recording.index import HEADER_LENGTH, RECORDED_POSITION_OFFSET, LocalIndex, index_file
@@ -202,19 +203,14 @@ class ServedDirectory:
         return ServedFile(os.fstat(fd).st_size, identity_tag(descriptor, name), recorded, head)
 
     def _open_regular(self, name: str) -> int:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
             directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fd = os.open(name, flags, dir_fd=directory)
+                return open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
             finally:
                 os.close(directory)
         except OSError as error:
-            raise NotServedError(f"{name} is not here: it was deleted, or never written") from error
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise NotServedError(f"{name} is not here: it is not a regular file")
-        return fd
+            raise NotServedError(f"{name} is not here: it was deleted or never written, or is no file") from error
 
     def _positions_head(self, fd: int, descriptor: RecordingDescriptor) -> bytes:
         """Return the header of an index file, with the position that was read in one load, before the entries are read."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mainstem._internal.file_modes import RECORDINGS_MODE
+from mainstem._internal.regular_files import open_regular
 from mainstem.errors import StoreError
 from mainstem.store.base import NEW_SUFFIX, StoredFile, replaced
 from mainstem.store.disk import DISK, Disk
@@ -83,7 +84,7 @@ class LocalStore:
 
     def read(self, name: str, start: int, end: int) -> bytes:
         try:
-            with self._path(name).open("rb", buffering=0) as file:
+            with open(self._path(name), "rb", buffering=0, opener=open_regular) as file:
                 pieces, at = [], start
                 while at < end and (piece := os.pread(file.fileno(), end - at, at)):
                     pieces.append(piece)

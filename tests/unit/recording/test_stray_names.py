@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.streams import Stream, record
 from tests.unit.recording.test_recorder_starts import TERM, Image, Subscription, recorder_of
 
-from mainstem.errors import ConnectionLost, RecordingError
+from mainstem.errors import ConnectionLost, RecordingError, StoreError
 from mainstem.recording import Recorder, messages, open_recording, open_recordings, read_catalog
 from mainstem.recording.catalog import MAX_ENTRIES, MAX_RECORDING_ID
 from mainstem.recording.maintenance import Maintenance, find_orphans, segment_files
 from mainstem.recording.segments import all_segment_bases, parse_segment_name, segment_bases, segment_name
 from mainstem.recording.verify import find_directory_problems
+from mainstem.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,3 +189,24 @@ def test_a_failed_write_is_raised_after_the_others_and_tried_again(tmp_path: Pat
         recorder.do_work()
         assert recorder.active == {0: good.end, 1: failing.end}
         assert recorder.failures == 0
+
+
+@pytest.mark.parametrize("name", ["archive.catalog", "0-0.rec", "0.mainstem-positions", "archive-mark.dat"])
+def test_a_named_pipe_in_place_of_a_file_blocks_no_reader(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    if name in ("archive.catalog", "0-0.rec"):
+        with pytest.raises(RecordingError, match=f"{name}: not a regular file"), open_recording(tmp_path, 0) as reader:
+            list(messages(reader, reader.start_position, reader.end_position()))
+        return
+    with open_recording(tmp_path, 0) as reader:
+        found = [payload for _, payload in messages(reader, reader.start_position, reader.end_position())]
+    assert found == SENT
+    assert not list(find_orphans(tmp_path))
+
+
+def test_a_named_pipe_in_a_local_store_blocks_no_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    with closing(open_store(str(tmp_path))) as store, pytest.raises(StoreError, match="not a regular file"):
+        store.read("a", 0, 1)
