@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.archive_server import CHANNEL, SEGMENT, ControlClient, RunningArchive
 
-from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK, SystemClock
 from mainstem.aeron.agent import AgentInvoker
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
@@ -81,11 +81,20 @@ for _name in STEPS:
     setattr(FailingDisk, _name, _failing(_name))
 
 
+class SetClock(SystemClock):
+    """The host's clocks, with the time of day set by ``set_by_ms``."""
+
+    set_by_ms = 0
+
+    def epoch_ms(self) -> int:
+        return super().epoch_ms() + self.set_by_ms
+
+
 class FailingArchive(RunningArchive):
     """An archive on a failing disk. ``escaped`` has the exceptions that ended a duty cycle."""
 
     def __init__(self, directory: Path, *, durable: bool = False) -> None:
-        self.disk, self.durable = FailingDisk(), durable
+        self.disk, self.durable, self.clock = FailingDisk(), durable, SetClock()
         self.escaped: list[BaseException] = []
         super().__init__(directory)
 
@@ -94,8 +103,9 @@ class FailingArchive(RunningArchive):
         aeron = Aeron.connect(self.driver.directory, context=context)
         settings = ArchiveSettings(id=1, threading_mode="INVOKER", file_io_max_length=SEGMENT, **self._options)
         files = ArchiveFiles(
-            self.directory, MarkOwner(archive_id=1), segment_length=SEGMENT, disk=self.disk, durable=self.durable
-        )
+            self.directory, MarkOwner(archive_id=1), segment_length=SEGMENT,
+            disk=self.disk, durable=self.durable, clock=self.clock,
+        )  # fmt: skip
         conductor = ArchiveConductor(aeron, files, settings, AcceptAll(), allow_all, SYSTEM_CLOCK)
         self.server = ArchiveServer(conductor, aeron, settings)
         self.server._invoker = AgentInvoker(conductor, error_handler=self.escaped.append)
@@ -196,6 +206,7 @@ def test_a_stop_position_that_cannot_be_written_is_reported_and_written_later(ar
     assert response.correlation_id == started
     assert "recording 0 cannot be stopped in the catalog" in response.error_message
     assert listed(client) == {0: NULL}
+    archive.clock.set_by_ms = -3_600_000
     archive.disk.recovers()
     archive.until(lambda: listed(client) == {0: position})
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.catalog import NULL
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 NAMES_PER_STEP = 500  # of the directory's files that are looked at at once
-STOP_AGAIN_MS = 1000  # between attempts to write stop positions that could not be written
+STOP_AGAIN_NS = NS_PER_SECOND  # between attempts to write stop positions that could not be written
 
 
 class ArchiveFiles(Recorder):
@@ -47,7 +48,7 @@ class ArchiveFiles(Recorder):
         self._unstopped: dict[
             int, tuple[int, int]
         ] = {}  # where and when recordings ended that the catalog has as active
-        self._stops_again_ms = 0
+        self._stops_again_ns = 0
         super().__init__(directory, **options)
         self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
         self._ids = sorted(self._offsets)
@@ -128,7 +129,7 @@ class ArchiveFiles(Recorder):
 
     def touch(self) -> None:
         self._mark.touch()
-        if self._unstopped and self._clock.epoch_ms() >= self._stops_again_ms:
+        if self._unstopped and self._clock.monotonic_ns() >= self._stops_again_ns:
             self._stop_again()
 
     def show_owner(self, owner: MarkOwner) -> None:
@@ -160,13 +161,12 @@ class ArchiveFiles(Recorder):
                     self._disk.delete(self.index_path(stopped.recording_id))
             return stopped
         except Exception:
-            now_ms = self._clock.epoch_ms()
-            self._unstopped[writer.descriptor.recording_id] = writer.position, now_ms
-            self._stops_again_ms = now_ms + STOP_AGAIN_MS
+            self._unstopped[writer.descriptor.recording_id] = writer.position, self._clock.epoch_ms()
+            self._stops_again_ns = self._clock.monotonic_ns() + STOP_AGAIN_NS
             raise
 
     def _stop_again(self) -> None:
-        self._stops_again_ms = self._clock.epoch_ms() + STOP_AGAIN_MS
+        self._stops_again_ns = self._clock.monotonic_ns() + STOP_AGAIN_NS
         for recording_id, (position, ended_ms) in list(self._unstopped.items()):
             descriptor = self.find(recording_id)
             # It may have been deleted or extended meanwhile, or the failure came after the stop position was written.
