@@ -91,7 +91,8 @@ async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple
         for tab in ("tab-clients", "tab-errors"):
             app.query_one(TabbedContent).active = tab
             await pilot.pause()
-        assert "nowhere.invalid" in screen(pilot)
+        # 80 columns end in the middle of the name.
+        assert "nowhere" in screen(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

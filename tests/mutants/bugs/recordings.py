@@ -231,9 +231,10 @@ BUGS = (
     Bug(
         name="segments are deleted before the catalog forgets them",
         harm="a recording that was truncated before power failed cannot be read",
-        file="archive/server/files.py",
-        old="        self._catalog.stop(descriptor, position, descriptor.stop_timestamp)\n        self._catalog.sync()\n",
-        new="        self._catalog.stop(descriptor, position, descriptor.stop_timestamp)\n",
+        file="recording/catalog.py",
+        old="        self._store(descriptor, _STOP_POSITION, _ID.pack(position))\n"
+        "        self._sync_or(lambda: self._store(descriptor, _STOP_POSITION, _ID.pack(descriptor.stop_position)))\n",
+        new="        self._store(descriptor, _STOP_POSITION, _ID.pack(position))\n",
         finder=Suite(selection=("tests/simulation/test_power_loss.py",)),
     ),
     Bug(
