@@ -296,7 +296,7 @@ def test_a_failed_open_leaves_nothing_open(tmp_path: Path, counted: list[Counted
     # An index is opened when it is needed to read its recording.
     (tmp_path / "rec" / "1.mainstem-positions").unlink()
     (tmp_path / "rec" / "1.mainstem-positions").mkdir()
-    with open_recordings(tmp_path / "rec") as recordings, pytest.raises(RecordingError, match="directory"):
+    with open_recordings(tmp_path / "rec") as recordings, pytest.raises(RecordingError, match="not a regular file"):
         recordings.scan().to_arrow()
     assert not counted
 
