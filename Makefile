@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up by themselves, in .venv, without root.
-# `make check` is what is too long to wait for; together they run everything.
+# `make check` is what is too long to wait for. Together they run everything but the long tests, of which each commit runs another third.
 PYTHON ?= python3
 # Another environment for another Python: make test PYTHON=python3.13 VENV=build/python3.13
 VENV := .venv
@@ -43,7 +43,7 @@ help:
 	@echo "  make hooks           check commit messages as they are written"
 	@echo "  make levels          modules, imports, levels and cycles of each package"
 	@echo "before you trust it"
-	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
+	@echo "  make check           what make test leaves out: a third of the long tests, style, more seeds, fuzzing, the documentation"
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make mutants         plant each known bug, one at a time, and show what finds it"
 	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
