@@ -736,6 +736,18 @@ def test_subscriptions_whose_recordings_have_ended_do_not_count_as_recordings(tm
             assert client.signal()[0] == RecordingSignal.STOP
 
 
+def test_recording_subscriptions_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_recording_subscriptions=2) as archive:
+        client = archive.connected()
+        for stream_id in (1, 2):
+            client.record(stream_id=stream_id)
+        fields = {"channel": CHANNEL, "source_location": 1, "auto_stop": 0}
+        code, text = client.error("StartRecordingRequest2", stream_id=3, **fields)
+        assert (code, text) == (ArchiveErrorCode.MAX_RECORDINGS, "max recording subscriptions reached 2")
+        client.ask("StopRecordingRequest", channel=CHANNEL, stream_id=1)
+        client.record(stream_id=3)
+
+
 def test_truncating_checks_first_and_stops_replays(archive: RunningArchive) -> None:
     client = archive.connected()
     recording_id = fill(archive, client, 300)

@@ -422,6 +422,9 @@ class ArchiveConductor:
         limit = self._settings.max_concurrent_recordings
         if count >= limit:
             raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+        limit = self._settings.max_recording_subscriptions
+        if len(self._subscriptions) >= limit:
+            raise refusal(f"max recording subscriptions reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
 
     def _check_space(self) -> None:
         free, threshold = self._files.free_space, self._settings.low_storage_space_threshold

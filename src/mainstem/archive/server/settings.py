@@ -99,6 +99,13 @@ class ArchiveSettings(Settings):
         low=0,
         high=MAX_COUNT,
     )
+    max_recording_subscriptions: int = integer(
+        1024,
+        "How many subscriptions that record may be open at once. One stays open after its recordings have ended, and records what "
+        "the channel brings next, until its client stops it.",
+        low=0,
+        high=MAX_COUNT,
+    )
     max_concurrent_replays: int = integer(20, "How many replays may run at once.", low=0, high=MAX_COUNT)
     max_concurrent_replications: int = integer(
         20, "How many replications may run at once. Each is one of the recordings, too.", low=0, high=MAX_COUNT
