@@ -12,7 +12,8 @@ MUTANTS ?= 3
 LONG_SHARE ?= 3
 ROUNDS ?= 60
 MINUTES ?= 120
-WORKERS ?= 2
+# More than cores, because many tests wait.
+WORKERS ?= 3
 CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorders
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 SPREAD = -n $(WORKERS) --dist loadscope --no-loadscope-reorder

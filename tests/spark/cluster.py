@@ -43,6 +43,18 @@ def archive(path: Path) -> None:
                 out.write(file, file.relative_to(ROOT / "src"))
 
 
+def note_application(spark: Any, log: Path) -> None:
+    """Add the id of a session's application to a file, for `remove_work`."""
+    with log.open("a") as ids:
+        ids.write(f"{spark.sparkContext.applicationId}\n")
+
+
+def remove_work(log: Path) -> None:
+    """Remove the folders of applications of local clusters, whose workers cannot use another place than PySpark's own."""
+    for name in log.read_text().split() if log.exists() else ():
+        shutil.rmtree(HOME / "work" / name, ignore_errors=True)
+
+
 class Cluster:
     """A master and two workers, each in its own process group."""
 

@@ -42,11 +42,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.spark.cluster import EXECUTOR, HOME
+from tests.spark.cluster import EXECUTOR, note_application, remove_work
 from tests.support.ports import free_port
+from tests.support.set_clock import SetClock
 from tests.support.waiting import wait_for
 
-from mainstem._internal.clock import NS_PER_MS, SystemClock
 from mainstem.message_keys import Deduplicator, MessageKey
 from mainstem.recording import Recorder
 from mainstem.recording.message_server import MessageLog
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
+HOUR_MS = 3_600_000
 IPC, STREAM = "aeron:ipc?term-length=64k", 1001
 DEFAULTS = """\
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -193,7 +194,7 @@ class Trial:
 
     def record(self) -> None:
         """Record more messages. The recordings of three streams are extended again and again, and the clock may have been set."""
-        count, clock = self.rng.randint(1, 200), ShiftedClock(self.rng.choice([0, 0, -1, 1]))
+        count, clock = self.rng.randint(1, 200), SetClock(self.rng.choice([0, 0, -HOUR_MS, HOUR_MS]))
         with Recorder(self.recordings, clock=clock) as recorder:
             log = MessageLog(recorder, stream_id=STREAM + self.rng.randrange(3), clock=clock)
             log.write((0, payload(number)) for number in range(self.recorded, self.recorded + count))
@@ -376,19 +377,6 @@ class Trial:
     def close(self) -> None:
         for program in [*self._queries, *self.programs.values()]:
             program.end()
-
-
-class ShiftedClock(SystemClock):
-    """The host's clocks, with the time of day set to another hour."""
-
-    def __init__(self, hours: int) -> None:
-        self._shift_ms = hours * 3_600_000
-
-    def epoch_ms(self) -> int:
-        return super().epoch_ms() + self._shift_ms
-
-    def epoch_ns(self) -> int:
-        return super().epoch_ns() + self._shift_ms * NS_PER_MS
 
 
 def copy(source: Path, target: Path) -> None:
@@ -766,10 +754,7 @@ class Sink(Trial):
 
     def close(self) -> None:
         super().close()
-        # The workers of a local cluster cannot use another directory.
-        applications = self.root / "applications"
-        for name in applications.read_text().split() if applications.exists() else ():
-            shutil.rmtree(HOME / "work" / name, ignore_errors=True)
+        remove_work(self.root / "applications")
 
 
 def send(told: dict[str, Any]) -> None:
@@ -780,8 +765,7 @@ def send(told: dict[str, Any]) -> None:
     from mainstem.spark import create_session
 
     spark = create_session("incidents", master=told["master"])
-    with open(told["log"], "a") as applications:
-        applications.write(f"{spark.sparkContext.applicationId}\n")
+    note_application(spark, Path(told["log"]))
     rows = spark.readStream.format("mainstem.recording").options(**told["source"]).load(told["recordings"])
     marked = rows.select(f.concat(f.encode(f.lit(f"{told['generation']}|"), "UTF-8"), "payload").alias("payload"))
     writer = marked.writeStream.format("mainstem.channel").options(**told["channel"])

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.cluster import EXECUTOR, HOME, descendants
+from tests.spark.cluster import EXECUTOR, descendants, note_application, remove_work
 from tests.support.held_publisher import HeldPublisher
 
 from mainstem.errors import RecordingError
@@ -70,8 +69,7 @@ def query(root: Path, url: str) -> None:
         "spark.task.maxFailures": "20",
     }
     spark = create_session("kill-rounds", master="local-cluster[2,1,1024]", config=config)
-    with (root / "applications").open("a") as applications:
-        applications.write(f"{spark.sparkContext.applicationId}\n")
+    note_application(spark, root / "applications")
     while True:
         running = start(spark, root, {"tail": url, "tail.token": TOKEN, "minPartitions": "2"})
         while running.isActive and not (root / "cancel").exists() and not (root / "end").exists():
@@ -258,10 +256,7 @@ class Trial:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        # local-cluster's workers cannot use another directory.
-        applications = self.root / "applications"
-        for name in applications.read_text().split() if applications.exists() else ():
-            shutil.rmtree(HOME / "work" / name, ignore_errors=True)
+        remove_work(self.root / "applications")
 
 
 def payloads(table: Path, names: list[str]) -> list[bytes]:

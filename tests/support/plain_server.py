@@ -15,6 +15,8 @@ POLL_S = 0.01  # how often a server checks whether to stop; the default is half 
 
 @contextmanager
 def plain_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    # Headers and body are written separately: without this, each response waits for a delayed acknowledgment.
+    handler.disable_nagle_algorithm = True
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
         thread.start()

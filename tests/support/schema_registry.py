@@ -41,6 +41,7 @@ class Registry(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True
     server: Registry
 
     def do_GET(self) -> None:

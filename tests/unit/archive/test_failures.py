@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.archive_server import CHANNEL, SEGMENT, ControlClient, RunningArchive
+from tests.support.set_clock import SetClock
 
-from mainstem._internal.clock import SYSTEM_CLOCK, SystemClock
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.agent import AgentInvoker
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
@@ -79,15 +80,6 @@ def _failing(name: str) -> Any:
 
 for _name in STEPS:
     setattr(FailingDisk, _name, _failing(_name))
-
-
-class SetClock(SystemClock):
-    """The host's clocks, with the time of day set by ``set_by_ms``."""
-
-    set_by_ms = 0
-
-    def epoch_ms(self) -> int:
-        return super().epoch_ms() + self.set_by_ms
 
 
 class FailingArchive(RunningArchive):

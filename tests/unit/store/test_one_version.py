@@ -5,12 +5,12 @@ from __future__ import annotations
 import http.server
 import itertools
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.plain_server import plain_server
 
 from mainstem.errors import StoreError
 from mainstem.store.base import OneVersion, read_all
@@ -78,13 +78,9 @@ class Writable:
 def web(*, has_tags: bool) -> Iterator[Writable]:
     handler = type("Handler", (WebServer,), {"files": {}, "has_tags": has_tags})
     count = itertools.count(1)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with plain_server(handler) as url:
         put = lambda name, data: handler.files.__setitem__(name, (data, next(count)))  # noqa: E731
-        yield Writable(HttpStore(f"http://127.0.0.1:{server.server_port}"), put, lambda name: handler.files.pop(name))
-        server.shutdown()
-        thread.join()
+        yield Writable(HttpStore(url), put, lambda name: handler.files.pop(name))
 
 
 @pytest.fixture(scope="module", params=["local", "objects", "fsspec", "HTTP with tags", "HTTP with times"])
