@@ -560,7 +560,8 @@ class Catalog:
         if self._durable or _crosses_a_page(place, whole):
             self.sync()
         self._write(_LENGTH.pack(whole - ENTRY_HEADER_LENGTH), place)
-        self._settle()
+        if self._durable:
+            self._sync_or(lambda: self._write(_LENGTH.pack(0), place))
         self._next = next_id + 1, place, place + whole
         return added
 
@@ -834,7 +835,8 @@ class Catalog:
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
-        self._settle()
+        if self._durable:
+            self._sync_or(lambda: self._store(descriptor, _SESSION_ID, _LENGTH.pack(descriptor.session_id)))
         return replace(descriptor, session_id=session_id)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:

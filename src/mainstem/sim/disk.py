@@ -1,4 +1,4 @@
-"""A disk that fills up and makes short writes, for programs that are killed at any step and a host that loses power.
+"""A disk that fills up, makes short writes and fails single calls. Programs are killed at any step, and the host loses power.
 
 Theory of operation. The files are real files below a directory, so the code under test maps, reads and lists them as usual. Each
 program writes them through a ``FaultyDisk``. Everything that a program has written survives when it is killed. The ``Device``
@@ -212,11 +212,13 @@ class Device:
 
 
 def _in_steps(method: Callable[Concatenate[FaultyDisk, P], R]) -> Callable[Concatenate[FaultyDisk, P], R]:
-    """Let the program die before or after the call."""
+    """Let the program die before or after the call, or let the call fail without an effect."""
 
     @wraps(method)
     def call(disk: FaultyDisk, /, *args: P.args, **kwargs: P.kwargs) -> R:
         disk._step()
+        if disk.steps in disk._failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         result = method(disk, *args, **kwargs)
         disk._step()
         return result
@@ -237,6 +239,7 @@ class FaultyDisk(Disk):
         self._short = 0.0 if is_good else rng.choice((0.0, 0.0, 0.1, 0.5))
         self._full_from = rng.randrange(400) if not is_good and rng.random() < 0.3 else -1
         self._full_to = self._full_from + rng.randrange(1, 60)
+        self._failing = {rng.randrange(400) for _ in range(0 if is_good else rng.choice((0, 0, 1, 5, 20)))}
         self.steps = 0
         self._open: dict[int, _File] = {}
 
@@ -247,11 +250,12 @@ class FaultyDisk(Disk):
 
     @property
     def may_be_full(self) -> bool:
-        """Whether the disk refuses a write at some step."""
-        return self._full_from >= 0
+        """Whether the disk refuses a call at some step."""
+        return self._full_from >= 0 or bool(self._failing)
 
     def heal(self) -> None:
         self._short, self._full_from, self._crash_at = 0.0, -1, 0
+        self._failing.clear()
 
     def boot(self) -> bytes:
         return b"start %d" % self.device.starts

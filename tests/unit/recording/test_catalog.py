@@ -450,27 +450,51 @@ def test_an_entry_is_replaced_while_the_catalog_changes(
     catalog.close()
 
 
+class Failing(Disk):
+    """A disk on which the call fails that makes ``left`` zero."""
+
+    left = -1
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise OSError(28, "No space left on device")
+
+    def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        self._count()
+        super().write(fd, data, offset)
+
+    def sync(self, fd: int) -> None:
+        self._count()
+        super().sync(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._count()
+        super().rename(source, target)
+
+
+def test_an_addition_or_a_new_session_that_fails_leaves_the_catalog_as_it_is(tmp_path: Path) -> None:
+    disk = Failing()
+    catalog = Catalog(tmp_path, durable=True, disk=disk)
+    one = catalog.add(DESCRIPTOR)
+    before = read_catalog(tmp_path)
+    for change in (lambda: catalog.add(DESCRIPTOR), lambda: catalog.set_session(one, 7)):
+        attempt = 0
+        while read_catalog(tmp_path) == before:
+            attempt += 1
+            disk.left = attempt
+            try:
+                change()
+            except OSError:
+                assert read_catalog(tmp_path) == before
+            disk.left = -1
+        assert attempt > 1
+        before = read_catalog(tmp_path)
+    assert [each.session_id for each in before] == [7, DESCRIPTOR.session_id]
+    catalog.close()
+
+
 def test_replacing_an_entry_that_fails_leaves_the_catalog_as_it_is(tmp_path: Path) -> None:
-    class Failing(Disk):
-        left = -1
-
-        def _count(self) -> None:
-            self.left -= 1
-            if self.left == 0:
-                raise OSError(28, "No space left on device")
-
-        def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-            self._count()
-            super().write(fd, data, offset)
-
-        def sync(self, fd: int) -> None:
-            self._count()
-            super().sync(fd)
-
-        def rename(self, source: Path, target: Path) -> None:
-            self._count()
-            super().rename(source, target)
-
     disk = Failing()
     catalog = Catalog(tmp_path, disk=disk)
     one, two = catalog.add(DESCRIPTOR), catalog.add(DESCRIPTOR)

@@ -33,6 +33,7 @@ from mainstem.sim.scenarios.maintenance import MaintenanceRun
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
     from mainstem.recording.writer import RecordingWriter
@@ -58,17 +59,27 @@ class _Log:
     def __init__(self, session_id: int, writer: RecordingWriter) -> None:
         self.session_id, self.writer = session_id, writer
         self.recording_id = writer.descriptor.recording_id
+        self._frames: list[bytes] = []  # those of a message whose write has failed
 
     def write(self, payload: bytes, time_ns: int) -> None:
-        size = (len(payload) + _HEADER.size + 31) & ~31
-        left = TERM_LENGTH - self.writer.position % TERM_LENGTH
-        if size > left:
-            self.writer.write(memoryview(self._header(left, _PADDING).ljust(left, b"\0")), time_ns)
-        frame = (self._header(_HEADER.size + len(payload), _DATA) + payload).ljust(size, b"\0")
-        self.writer.write(memoryview(frame), time_ns)
+        """Append a message. If this raises OSError, call it again with the same message."""
+        if not self._frames:
+            self._frames = list(self._frames_of(payload))
+        while self._frames:
+            self.writer.write(memoryview(self._frames[0]), time_ns)
+            del self._frames[0]
 
-    def _header(self, length: int, kind: int) -> bytes:
+    def _frames_of(self, payload: bytes) -> Iterator[bytes]:
+        size = (len(payload) + _HEADER.size + 31) & ~31
         term_id, offset = divmod(self.writer.position, TERM_LENGTH)
+        left = TERM_LENGTH - offset
+        if size > left:
+            yield self._header(left, _PADDING, term_id, offset).ljust(left, b"\0")
+            term_id, offset = term_id + 1, 0
+        header = self._header(_HEADER.size + len(payload), _DATA, term_id, offset)
+        yield (header + payload).ljust(size, b"\0")
+
+    def _header(self, length: int, kind: int, term_id: int, offset: int) -> bytes:
         return _HEADER.pack(length, 0, _WHOLE, kind, offset, self.session_id, 1, term_id, 0)
 
 
@@ -200,12 +211,10 @@ class PowerLossRun:
         expected = self.expected[log.recording_id]
         for _ in range(self.rng.randrange(1, 8)):
             payload = self.rng.randbytes(self.rng.choice((0, 100, 1_400, self.rng.randrange(MAX_LENGTH))))
-            expected.maybe = [payload]
-            try:
-                log.write(payload, self.clock.epoch_ns())
-            except OSError:
-                expected.maybe = []
-                raise
+            # A write that failed may have reached the file, so it is repeated.
+            expected.maybe = expected.maybe or [payload]
+            payload = expected.maybe[0]
+            log.write(payload, self.clock.epoch_ns())
             expected.messages.append(payload)
             expected.maybe = []
             if self.durable:
