@@ -27,6 +27,8 @@ def end_quietly() -> None:
         try:
             code: int = run_task(*arguments)
         except BrokenPipeError:
+            # The buffers that go with it cannot be flushed either, which Python 3.13 reports. The process ends now.
+            sys.unraisablehook = lambda _: None
             return 1
         return code
 

@@ -132,11 +132,20 @@ class _Store:
         connection = sqlite3.connect(
             ":memory:" if self._path is None else str(self._path), isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA busy_timeout=5000")
-        connection.execute("CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, name BLOB, value TEXT)")
-        connection.execute("CREATE INDEX IF NOT EXISTS entry_name ON entry (name)")
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA busy_timeout=5000")
+            connection.execute("CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, name BLOB, value TEXT)")
+            connection.execute("CREATE INDEX IF NOT EXISTS entry_name ON entry (name)")
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def __del__(self) -> None:
+        # Every change is durable already, so it is no mistake to drop an open store. SQLite's module would warn of it.
+        if (connection := self.__dict__.get("_connection")) is not None:
+            connection.close()
 
     def put(self, name: bytes, value: str) -> None:
         with self._lock:

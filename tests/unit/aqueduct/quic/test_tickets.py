@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import sqlite3
 import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -76,6 +78,18 @@ def test_a_clients_tickets_are_used_once_newest_first(path: Path | None) -> None
     taken = [sessions.take("localhost:4433", Ticket) for _ in range(3)]
     assert [ticket and ticket.ticket for ticket in taken] == [b"second", b"first", None]
     sessions.close()
+
+
+@pytest.mark.parametrize("make", [ServerTickets, SessionCache])
+def test_a_store_that_is_dropped_closes_its_file_without_a_warning(
+    tmp_path: Path, make: type[ServerTickets | SessionCache]
+) -> None:
+    connection = make(
+        tmp_path / "tickets"
+    )._store._database  # since Python 3.13 an open connection warns, an error in tests
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 def test_only_the_owner_can_read_resumption_secrets(tmp_path: Path) -> None:
