@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._internal.frozen import frozen
+from mainstem.aeron.logbuffer import align
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -38,7 +39,7 @@ class DistinctErrorLog:
         self._next = 0
         for offset, length in _entries(buffer):
             self._offsets[_text(buffer, offset, length)] = offset
-            self._next = _align(offset + length)
+            self._next = align(offset + length, ENTRY_ALIGNMENT)
 
     def record(self, text: str, *, now_ms: int, reserve: int = 0) -> bool:
         """Record an error at the epoch time ``now_ms``. Return False if a new one would leave less than ``reserve`` bytes."""
@@ -59,7 +60,7 @@ class DistinctErrorLog:
         # Store the length last, so that a reader that sees it sees the whole entry.
         buffer.put_i32_release(offset + LENGTH_OFFSET, length)
         self._offsets[text] = offset
-        self._next = _align(offset + length)
+        self._next = align(offset + length, ENTRY_ALIGNMENT)
         return True
 
 
@@ -89,13 +90,9 @@ def _entries(buffer: AtomicBuffer) -> list[tuple[int, int]]:
         if length < TEXT_OFFSET or offset + length > buffer.capacity:
             break
         entries.append((offset, length))
-        offset = _align(offset + length)
+        offset = align(offset + length, ENTRY_ALIGNMENT)
     return entries
 
 
 def _text(buffer: AtomicBuffer, offset: int, length: int) -> str:
     return buffer.get_bytes(offset + TEXT_OFFSET, length - TEXT_OFFSET).decode("utf-8", "replace")
-
-
-def _align(offset: int) -> int:
-    return (offset + ENTRY_ALIGNMENT - 1) & ~(ENTRY_ALIGNMENT - 1)

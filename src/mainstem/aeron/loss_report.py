@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._internal.frozen import frozen
+from mainstem.aeron.logbuffer import align
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -61,7 +62,7 @@ class LossReport:
         """Create an image's entry when its first gap occurs. Return None if the report is full."""
         buffer, offset = self._buffer, self._next
         first, second = (text.encode("utf-8", "replace")[:MAX_TEXT_LENGTH] for text in (channel, source))
-        source_offset = _pad(CHANNEL_OFFSET + 4 + len(first))
+        source_offset = align(CHANNEL_OFFSET + 4 + len(first), 4)
         length = source_offset + 4 + len(second)
         if offset + length > buffer.capacity:
             return None
@@ -75,7 +76,7 @@ class LossReport:
             buffer.put_bytes(offset + at + 4, data)
         # Store the count last: while it reads zero, the report ends before this entry.
         buffer.put_i64_release(offset + OBSERVATION_COUNT_OFFSET, 1)
-        self._next = _align(offset + length)
+        self._next = align(offset + length, ENTRY_ALIGNMENT)
         return LossEntryWriter(buffer, offset)
 
 
@@ -95,7 +96,7 @@ def _scan(buffer: AtomicBuffer) -> tuple[list[LossEntry], int]:
         channel = _read_text(buffer, offset + CHANNEL_OFFSET)
         if channel is None:
             break
-        source_offset = _pad(CHANNEL_OFFSET + 4 + len(channel))
+        source_offset = align(CHANNEL_OFFSET + 4 + len(channel), 4)
         source = _read_text(buffer, offset + source_offset)
         if source is None:
             break
@@ -111,7 +112,7 @@ def _scan(buffer: AtomicBuffer) -> tuple[list[LossEntry], int]:
                 source=source.decode("utf-8", "replace"),
             )
         )
-        offset = _align(offset + source_offset + 4 + len(source))
+        offset = align(offset + source_offset + 4 + len(source), ENTRY_ALIGNMENT)
     return entries, offset
 
 
@@ -122,11 +123,3 @@ def _read_text(buffer: AtomicBuffer, offset: int) -> bytes | None:
     if not 0 <= length <= MAX_TEXT_LENGTH or offset + 4 + length > buffer.capacity:
         return None
     return buffer.get_bytes(offset + 4, length)
-
-
-def _pad(length: int) -> int:
-    return (length + 3) & ~3
-
-
-def _align(offset: int) -> int:
-    return (offset + ENTRY_ALIGNMENT - 1) & ~(ENTRY_ALIGNMENT - 1)

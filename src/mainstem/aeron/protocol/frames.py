@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from mainstem._core import layout
 from mainstem._internal.frozen import frozen, replaced
+from mainstem.aeron.logbuffer import align_frame
 from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
@@ -53,10 +54,6 @@ _ENTRY = Struct("<bBHi")  # address type, flags, port, age in milliseconds
 _NAME_LENGTH = Struct("<h")
 _ENTRY_ALIGNMENT = 8
 _ADDRESS_LENGTHS = {1: 4, 2: 16}  # of IPv4 and IPv6
-
-
-def align(length: int) -> int:
-    return (length + UNALIGNED) & ~UNALIGNED
 
 
 def before_beginning(term_id: int, initial_term_id: int) -> bool:
@@ -154,7 +151,7 @@ class Data(StreamFrame):
 
     @property
     def aligned_length(self) -> int:
-        return align(self.frame_length)
+        return align_frame(self.frame_length)
 
     def encode(self) -> bytes:
         """Return the bytes on the wire, padded with zeros to a multiple of 32."""
@@ -170,7 +167,7 @@ class Pad(StreamFrame):
 
     @property
     def aligned_length(self) -> int:
-        return align(self.frame_length)
+        return align_frame(self.frame_length)
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header. Raises LocalProtocolError if the frame's length is smaller."""
@@ -551,7 +548,7 @@ def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
         raise protocol_error("frame length", f"{length} is below the header's 32")
     if header.type == FrameType.PAD:
         return Pad(flags=header.flags, frame_length=length, **values)
-    if align(length) > len(rest):
+    if align_frame(length) > len(rest):
         raise protocol_error("frame length", f"{length} exceeds the {len(rest)} bytes that are left")
     return Data(flags=header.flags, payload=bytes(rest[layout.DATA_HEADER_LENGTH : length]), **values)
 

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mainstem.aeron.logbuffer import align_frame
 from mainstem.analysis.folds import gaps, sessions, stalls
 from mainstem.analysis.folds.fold import RTT, TIME_INPUTS, Fold, Row, moment, round_trip
 from mainstem.analysis.folds.path_state import (
@@ -53,7 +54,6 @@ from mainstem.analysis.folds.path_state import (
     UNSEEN,
     PathState,
     Receiver,
-    aligned,
 )
 from mainstem.capture.schema import AERON_TYPES, Column
 
@@ -339,7 +339,7 @@ def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]
         stalls.note_end(state, time_ns, revision, out)
     if event["type"] == NAK:
         start = state.position(event["term_id"], event["term_offset"])
-        gaps.note_nak(state, start, start + aligned(max(event["nak_length"], 0)), hwm, time_ns, revision, out)
+        gaps.note_nak(state, start, start + align_frame(max(event["nak_length"], 0)), hwm, time_ns, revision, out)
     elif event["type"] == SM:
         _note_status(state, event, revision)
     elif event["type"] == RTTM:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mainstem.aeron.logbuffer import wrap_i32
 from mainstem.analysis.folds.fold import checkpointed
 
 NS_PER_MS = 1_000_000
@@ -14,15 +15,6 @@ UNSEEN = -(1 << 62)
 LEAST_TERM_LENGTH = 64 << 10
 # Receivers of one path that are tracked. In a larger group, the first ones represent all of them.
 MAX_RECEIVERS = 1024
-
-
-def aligned(length: int) -> int:
-    return (length + 31) & ~31
-
-
-def wrapped(value: int) -> int:
-    """Return a difference of term ids as a signed 32-bit integer, because term ids wrap."""
-    return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
 @checkpointed("Receiver")
@@ -111,7 +103,7 @@ class PathState:
     totals: Totals = field(default_factory=Totals)
 
     def position(self, term_id: int, term_offset: int) -> int:
-        terms = wrapped(term_id - (self.base_term or 0))
+        terms = wrap_i32(term_id - (self.base_term or 0))
         if self.term_length:
             return terms * self.term_length + term_offset
         # While the term length is unknown, data of only one term was seen. Keep other terms far away from it.
@@ -120,7 +112,7 @@ class PathState:
     def place(self, position: int) -> tuple[int, int]:
         terms = position // self.term_length if self.term_length else position >> 40
         offset = position - (terms * self.term_length if self.term_length else terms << 40)
-        return wrapped((self.base_term or 0) + terms), offset
+        return wrap_i32((self.base_term or 0) + terms), offset
 
     @property
     def least_limit(self) -> int | None:

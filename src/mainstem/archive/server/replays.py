@@ -17,6 +17,7 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.aeron.logbuffer import align_frame
 from mainstem.archive.server.publications import AddingPublication
 from mainstem.archive.server.refusals import reason_of
 from mainstem.errors import ArchiveErrorCode, RecordingError
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainstem.archive")
 
 COUNTER_ALLOCATED = 1
-
-
-def _aligned(length: int) -> int:
-    return (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
 
 
 class Limit(Protocol):
@@ -123,7 +120,7 @@ class ReplaySession:
         self._control, self._correlation_id = control, correlation_id
         # Frames can be sent up to ``_available``. The replay sends those that begin before ``_end``, which is inside a frame if the
         # client asked for such a length.
-        self._end, self._limit, self._max_length = _aligned(end), limit, max_length
+        self._end, self._limit, self._max_length = align_frame(end), limit, max_length
         self._available = descriptor.stop_position if limit is None else position
         self._stop = min(self._available, self._end)
         self._timeout_ns = connect_timeout_ns
@@ -244,7 +241,7 @@ class ReplaySession:
             # The limit is inside a frame. A length extends to the end of its last frame; a counter must not be overtaken.
             self._read_limit()
             has_length = length >= DATA_HEADER_LENGTH
-            frame_end = self.position + _aligned(int.from_bytes(buffer[:4], "little")) if has_length else self._end
+            frame_end = self.position + align_frame(int.from_bytes(buffer[:4], "little")) if has_length else self._end
             if self._end < frame_end <= self._available:
                 self._stop = self._end = frame_end
             elif self._stop == self._end == stop:
@@ -262,7 +259,7 @@ class ReplaySession:
             sent = walk.offset
             self.position += sent
         if walk.others and not self.is_done:
-            self._padding = _aligned(int.from_bytes(view[walk.last : walk.last + 4], "little"))
+            self._padding = align_frame(int.from_bytes(view[walk.last : walk.last + 4], "little"))
             sent += self._pad()
         return sent
 

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.media.addresses import NetworkInterface
+from mainstem.aeron.logbuffer import align
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _dump(sock: socket.socket, request: int, reply: int) -> Iterator[bytes]:
         datagram = sock.recv(DATAGRAM_LENGTH)
         while datagram:
             length, kind, _, sequence, _ = HEADER.unpack_from(datagram)
-            body, datagram = datagram[HEADER.size : length], datagram[_aligned(length) :]
+            body, datagram = datagram[HEADER.size : length], datagram[align(length, 4) :]
             if sequence != request:
                 continue
             if kind == NLMSG_DONE:
@@ -84,12 +85,8 @@ def _attributes(data: bytes) -> dict[int, bytes]:
     while len(data) >= ATTRIBUTE.size:
         length, kind = ATTRIBUTE.unpack_from(data)
         found[kind] = data[ATTRIBUTE.size : length]
-        data = data[_aligned(max(length, ATTRIBUTE.size)) :]
+        data = data[align(max(length, ATTRIBUTE.size), 4) :]
     return found
-
-
-def _aligned(length: int) -> int:
-    return (length + 3) & ~3
 
 
 def _text(value: bytes) -> str:

@@ -31,6 +31,7 @@ from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import written_offset
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
+from mainstem.aeron.logbuffer import wrap_i32
 from mainstem.aeron.protocol.frames import Rttm
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class SenderPublication:
     def on_receiver(self, status: frames.StatusMessage, now_ns: int) -> bool:
         """Handle the report of a receiver that is unknown or doesn't count yet; return whether it is the first receiver."""
         path = self.path
-        terms = _wrap32(status.consumption_term_id - path.initial_term_id)
+        terms = wrap_i32(status.consumption_term_id - path.initial_term_id)
         edge = terms * path.term_length + status.consumption_term_offset + status.receiver_window
         first = not path.has_receivers
         counts = self.flow_control.on_receiver(path, status, edge, now_ns)
@@ -216,7 +217,3 @@ class SenderPublication:
         if self._measurements is not None and self.path.has_receivers:
             deadline_ns = min(deadline_ns, self._measurements.due_ns)
         self.path.next_python_ns = deadline_ns
-
-
-def _wrap32(value: int) -> int:
-    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
