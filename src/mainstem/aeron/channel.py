@@ -145,6 +145,11 @@ class ChannelUri:
         return self.media == IPC
 
     @property
+    def is_response(self) -> bool:
+        """Whether the channel carries responses to requesters."""
+        return self.values.get("control-mode") == ControlMode.RESPONSE
+
+    @property
     def endpoint_address(self) -> kinds.Address | None:
         return None if self.endpoint is None else self.address_of("endpoint", self.endpoint)
 
@@ -245,6 +250,15 @@ class ChannelUri:
 
     def fault(self, reason: str, key: str = "") -> ChannelUriError:
         return ChannelUriError(self.text, reason, self.places.get(key, -1))
+
+
+def with_values(channel: str, values: Mapping[str, object], *, without: tuple[str, ...] = ()) -> str:
+    """Return the channel with these parameters replaced or added, and those in ``without`` removed. Raises ChannelUriError."""
+    uri = ChannelUri.parse(channel)
+    merged = {key: value for key, value in uri.values.items() if key not in without} | dict(values)
+    text = "|".join(f"{key}={value}" for key, value in merged.items())
+    prefix = SPY_PREFIX if uri.spy else ""
+    return f"{prefix}{AERON_PREFIX}{uri.media}" + (f"?{text}" if text else "")
 
 
 class _Pair(NamedTuple):

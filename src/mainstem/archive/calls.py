@@ -27,6 +27,7 @@ from mainstem._internal.frozen import frozen
 from mainstem._internal.validation import check_int
 from mainstem._version import __version__
 from mainstem.aeron.agent import AgentTerminated
+from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import ExclusivePublication, offer_error_of
@@ -35,11 +36,9 @@ from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.channels import (
     POSITION_KEYS,
     has_any_port,
-    is_response_channel,
     response_channel_for,
     with_bound_port,
     with_control_defaults,
-    with_values,
 )
 from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
 from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, refusal
@@ -252,7 +251,7 @@ class Calls(Generic[S]):
     def _open_streams(self, deadline: Deadline) -> Steps[None]:
         requests = with_control_defaults(self.channel)
         responses = with_control_defaults(self._response_channel)
-        by_response_channel = is_response_channel(responses)
+        by_response_channel = ChannelUri.parse(responses).is_response
         if not by_response_channel:
             # The response channel keeps this session id, so the subscription receives only its own responses.
             operation = self._conductor.next_session_id(self._stream_id)
@@ -1210,7 +1209,7 @@ class Calls(Generic[S]):
             raise
 
     def _start_replay(self, options: ReplayOptions, timeout: float | Deadline | None) -> Steps[StartedReplay]:
-        if is_response_channel(options.channel):
+        if ChannelUri.parse(options.channel).is_response:
             raise ConfigurationError(
                 f"start_replay to {options.channel}: a response channel needs its subscription; use replay"
             )
@@ -1243,7 +1242,7 @@ class Calls(Generic[S]):
 
     def unchecked_replay(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
         """Start a replay and subscribe to it. Its iterators do not notice if it ends early."""
-        if is_response_channel(options.channel):
+        if ChannelUri.parse(options.channel).is_response:
             return self._replay_over_response_channel(options, deadline)
         if has_any_port(options.channel):
             return self._replay_to_any_port(options, deadline)

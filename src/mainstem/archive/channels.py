@@ -5,13 +5,11 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
+from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mainstem.recording.catalog import RecordingDescriptor
 
 CONTROL_TERM_LENGTH = "64k"
@@ -19,25 +17,11 @@ CONTROL_TERM_LENGTH = "64k"
 POSITION_KEYS = ("init-term-id", "term-id", "term-offset")
 
 
-def with_values(channel: str, values: Mapping[str, object], *, without: tuple[str, ...] = ()) -> str:
-    """Return the channel with these parameters replaced or added, and those in ``without`` removed."""
-    uri = ChannelUri.parse(channel)
-    merged = {key: value for key, value in uri.values.items() if key not in without} | dict(values)
-    text = "|".join(f"{key}={value}" for key, value in merged.items())
-    prefix = SPY_PREFIX if uri.spy else ""
-    return f"{prefix}aeron:{uri.media}" + (f"?{text}" if text else "")
-
-
 def with_control_defaults(channel: str) -> str:
     """Return a control channel with a small, sparse log, unless the channel specifies otherwise."""
     own = ChannelUri.parse(channel).values
     defaults = {"term-length": CONTROL_TERM_LENGTH, "sparse": "true"}
     return with_values(channel, {key: value for key, value in defaults.items() if key not in own})
-
-
-def is_response_channel(channel: str) -> bool:
-    """Whether a channel has ``control-mode=response``."""
-    return ChannelUri.parse(channel).values.get("control-mode") == "response"
 
 
 def has_any_port(channel: str) -> bool:

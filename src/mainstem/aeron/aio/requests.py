@@ -11,6 +11,7 @@ from mainstem._internal.validation import check_int
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import ExclusivePublication
 from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause
+from mainstem.aeron.channel import with_values
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.requester import RESPONSE_TIMEOUT, Exchange, RequestBase, RequesterBase, ResponderBase
 from mainstem.aeron.client.requests import (
@@ -20,7 +21,6 @@ from mainstem.aeron.client.requests import (
     RequesterState,
     ResponderState,
     response_mode,
-    with_parameter,
 )
 from mainstem.errors import Delivery, MainstemError, Timeout
 
@@ -91,7 +91,7 @@ class Requester(Opened[RequesterState], RequesterBase):
             responses = response_mode(response_channel)
             subscription = await aeron.add_subscription(responses, response_stream_id, timeout=timeout)
             try:
-                requests = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
+                requests = with_values(channel, {"response-correlation-id": subscription.registration_id})
                 publication = await aeron.add_exclusive_publication(requests, stream_id, timeout=deadline.left)
             except BaseException:
                 subscription._end()

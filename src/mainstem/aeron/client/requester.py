@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int
+from mainstem.aeron.channel import with_values
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
@@ -16,7 +17,6 @@ from mainstem.aeron.client.requests import (
     ResponderState,
     Slot,
     response_mode,
-    with_parameter,
 )
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.stats import RequesterStats, ResponderStats
@@ -121,7 +121,7 @@ class Requester(RequesterBase, Closing):
         deadline = Deadline(aeron.context.clock, timeout)
         subscription = aeron.add_subscription(response_mode(response_channel), response_stream_id, timeout=timeout)
         try:
-            channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
+            channel = with_values(channel, {"response-correlation-id": subscription.registration_id})
             publication = aeron.add_exclusive_publication(channel, stream_id, timeout=deadline.left)
         except BaseException:
             subscription.close()

@@ -20,6 +20,7 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aeron.channel import with_values
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import offer_error_of
 from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError, Timeout
@@ -39,12 +40,8 @@ RESPONSES = 1000  # responses that a requester reads at once
 BATCH = 16  # requests that a responder reads from one requester before it turns to the next
 
 
-def with_parameter(channel: str, parameter: str) -> str:
-    return f"{channel}{'|' if '?' in channel else '?'}{parameter}"
-
-
 def response_mode(channel: str) -> str:
-    return channel if "control-mode=" in channel else with_parameter(channel, "control-mode=response")
+    return channel if "control-mode=" in channel else with_values(channel, {"control-mode": "response"})
 
 
 class Slot:
@@ -175,7 +172,7 @@ class ResponderState:
             if len(self._publications) + len(self._pending) >= self._max_clients:
                 self._refuse(image, f"the responder has {self._max_clients} clients, as many as max_clients allows")
                 continue
-            channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
+            channel = with_values(self._channel, {"response-correlation-id": correlation_id})
             self._pending[correlation_id] = self._conductor.add_publication(self._kind, channel, self._stream_id)
         for correlation_id, operation in list(self._pending.items()):
             if not operation.is_done:

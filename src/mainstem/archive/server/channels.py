@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
-from mainstem.aeron.channel_values import ControlMode
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 
 if TYPE_CHECKING:
@@ -59,10 +58,6 @@ def own_channel(control_channel: str) -> str:
     return f"aeron:udp?endpoint={host}:0" if host else ""
 
 
-def is_response(uri: ChannelUri) -> bool:
-    return uri.control_mode is ControlMode.RESPONSE
-
-
 def response_channel(uri: ChannelUri, settings: ArchiveSettings, image_id: int) -> str:
     """Return the channel of a session's responses.
 
@@ -77,7 +72,7 @@ def response_channel(uri: ChannelUri, settings: ArchiveSettings, image_id: int) 
     largest = settings.control_mtu_length or DEFAULT_MTU
     if settings.control_mtu_length or (uri.mtu or 0) in range(1, largest + 1):
         values["mtu"] = min(uri.mtu or largest, largest)
-    if is_response(uri):
+    if uri.is_response:
         values |= {key: uri.values[key] for key in ("control", "control-mode") if key in uri.values}
         values["response-correlation-id"] = image_id
     parameters = "|".join(f"{key}={values[key]}" for key in _ORDER if key in values)
@@ -111,6 +106,6 @@ def replay_channel(
         "term-offset": position % term_length,
         "linger": linger_ns if uri.linger_ns is None else uri.linger_ns,
     }
-    if is_response(uri):
+    if uri.is_response:
         more["response-correlation-id"] = image_id
     return stripped(uri, more)

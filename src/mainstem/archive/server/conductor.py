@@ -22,10 +22,9 @@ from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.once import warn_once
 from mainstem._internal.printable import printable
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.archive.messages import NULL, MessageReader, RecordingSignal, ResponseCode, SourceLocation, encode
 from mainstem.archive.server.channels import (
-    is_response,
     own_channel,
     recording_channel,
     recording_key,
@@ -183,7 +182,7 @@ class ArchiveConductor:
         if "sparse=" in channel:
             return channel
         sparse = str(self._settings.control_term_buffer_sparse).lower()
-        return f"{channel}{'|' if '?' in channel else '?'}sparse={sparse}"
+        return with_values(channel, {"sparse": sparse})
 
     @property
     def control_addresses(self) -> list[str]:
@@ -942,7 +941,7 @@ class ArchiveConductor:
                 f"stopPosition={stop}, replayPosition={position} for recording {recording_id}"
             )
         uri = ChannelUri.parse(request.replay_channel)
-        if is_response(uri) and request.replay_token == NULL:
+        if uri.is_response and request.replay_token == NULL:
             raise refusal("a replay over a response channel needs a replay token")
         if self._deletions.reaches(recording_id, descriptor.stop_position) and stop > descriptor.stop_position != NULL:
             raise refusal(f"cannot replay recording {recording_id} due to an outstanding delete operation")
@@ -1082,7 +1081,7 @@ def _has_token(request: Message) -> bool:
     if request.values.get("replay_token", NULL) == NULL:
         return False
     try:
-        return is_response(ChannelUri.parse(request.replay_channel))
+        return ChannelUri.parse(request.replay_channel).is_response
     except MainstemError:
         return False
 

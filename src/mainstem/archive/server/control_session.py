@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.address_prefixes import AddressPrefixes, address_of
 from mainstem._internal.clock import NEVER_NS, NS_PER_MS
 from mainstem._internal.printable import printable
-from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.archive.channels import with_values
 from mainstem.archive.messages import ResponseCode, encode
 from mainstem.archive.server.access import Accept, AcceptAll, Challenge, Reject
 from mainstem.archive.server.channels import name_in

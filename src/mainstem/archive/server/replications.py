@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
 from mainstem._internal.printable import printable
-from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.archive.calls import Calls, ReplayOptions, replay_session
-from mainstem.archive.channels import has_any_port, is_response_channel, with_bound_port, with_values
+from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
 from mainstem.archive.server.refusals import reason_of, refusal
@@ -84,7 +84,7 @@ class ReplicationRequest:
                 raise refusal(
                     f"cannot replicate: no channel in the request, and none is set: set {name} of the archive"
                 )
-        self.is_by_response = is_response_channel(self.channel)
+        self.is_by_response = ChannelUri.parse(self.channel).is_response
         if self.is_by_response and self.live_destination:
             raise refusal("response channels can't be used with live destinations")
         if self.is_by_response and self.is_tagged:

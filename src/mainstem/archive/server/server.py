@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
+from mainstem.aeron.channel import with_values
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.directory import default_directory
@@ -188,7 +189,7 @@ def _owner(settings: ArchiveSettings, aeron_directory: str) -> MarkOwner:
         events_stream_id=settings.recording_events_stream_id,
         archive_id=settings.id,
         control_channel=settings.control_channel,
-        local_control_channel=local if WRITER in local else f"{local}{'|' if '?' in local else '?'}alias={WRITER}",
+        local_control_channel=local if WRITER in local else with_values(local, {"alias": WRITER}),
         events_channel=settings.recording_events_channel,
         aeron_directory=aeron_directory,
     )
