@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import within
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, Stream
 from mainstem.bymux.codec import INFINITE
@@ -201,7 +202,7 @@ def connect(
 
     ``handler`` is a coroutine function that runs in its own task.
     """
-    settings = Settings.of(settings, overrides)
+    settings = apply_overrides(Settings, settings, overrides)
     address = ServerAddress(host, port, path, client_context(ssl, settings), server_hostname)
     return Opening(lambda: open_connection(address, settings, handler, timeout), "bymux.aio.connect")
 
@@ -237,7 +238,7 @@ def serve(
 
     ``handler`` and ``on_connection`` are coroutine functions; each call runs in its own task.
     """
-    server = make_server(handler, on_connection, Settings.of(settings, overrides), ssl)
+    server = make_server(handler, on_connection, apply_overrides(Settings, settings, overrides), ssl)
     return Opening(lambda: server._started(host, port, path, sock), "bymux.aio.serve")
 
 
@@ -270,7 +271,7 @@ def attach(
 
     The writer is closed with the connection. ``handler`` is a coroutine function that runs in its own task.
     """
-    settings = Settings.of(settings, overrides)
+    settings = apply_overrides(Settings, settings, overrides)
 
     async def open_connection() -> Connection:
         connection = Connection(role, settings, handler=handler)
@@ -294,7 +295,7 @@ def over_publications(
 
     Await the result, or use it with ``async with``. ``handler`` is a coroutine function that runs in its own task.
     """
-    settings = Settings.of(settings, overrides)
+    settings = apply_overrides(Settings, settings, overrides)
 
     async def open_connection() -> Connection:
         connection = Connection(role, settings, handler=handler)

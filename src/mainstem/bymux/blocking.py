@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import asks, runs, waits
+from mainstem._internal.overrides import apply_overrides
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
 from mainstem.errors import ClosedError, ConfigurationError
@@ -266,7 +267,7 @@ def connect(
         >>> with bymux.connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
-    made = Settings.of(settings, overrides)
+    made = apply_overrides(Settings, settings, overrides)
     address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Connection:
@@ -319,7 +320,7 @@ def serve(
         >>> with bymux.serve(echo, "127.0.0.1", 7000) as server:
         ...     server.wait()
     """
-    made = Settings.of(settings, overrides)
+    made = apply_overrides(Settings, settings, overrides)
     handlers = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
 
     async def start(thread: LoopThread) -> Server:

@@ -24,6 +24,7 @@ from mainstem._internal.eyeballs import connect_socket, reset_on_close
 from mainstem._internal.listening import find_listening_addresses, name_of
 from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem._internal.pauses import GrowingPause
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
 from mainstem.errors import (
@@ -378,10 +379,9 @@ class TunnelClient:
             await self._connection.wait_closed()
             self._up.clear()
             logger.warning("the tunnel to %s broke: %s", self._to, self._connection._runner.failure)
-            pause = RECONNECT_FIRST_S
+            pause = GrowingPause(RECONNECT_FIRST_S, RECONNECT_MAX_S, self._entropy)
             while not self._up.is_set():
-                await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
-                pause = min(pause * 2, RECONNECT_MAX_S)
+                await asyncio.sleep(pause.next_s())
                 try:
                     await self._connect()
                     self.reconnects += 1

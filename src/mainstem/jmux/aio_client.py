@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import within
 from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
-from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection, Pool
+from mainstem.jmux.aio_pool import ClientConnection, Pool, retry_pause
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointStats
+    from mainstem._internal.pauses import GrowingPause
     from mainstem.jmux.session import Session
 
 
@@ -333,7 +335,7 @@ class Client:
 
     async def _send(self, payload: bytes | bytearray | memoryview, attempts: int, made: _Attempts) -> bytes:
         """Send a request until it gets a response or the attempts are used up."""
-        pause = RETRY_FIRST_S
+        pause: GrowingPause | None = None
         while True:
             made.count += 1
             made.call = None
@@ -357,8 +359,8 @@ class Client:
                     made.explain(error)
                     raise
                 made.failure = error
-            await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
-            pause = min(pause * 2, RETRY_MAX_S)
+            pause = pause or retry_pause(self._entropy)
+            await asyncio.sleep(pause.next_s())
 
     async def close(self) -> None:
         """End all connections, including one that is being opened. Incomplete requests fail. Can be called more than once."""
@@ -387,7 +389,7 @@ def connect(
     **overrides: Any,
 ) -> Opening[Client]:
     """Connect to a server; see :func:`mainstem.jmux.connect`. Await the result, or use it with ``async with``."""
-    settings = Settings.of(settings, overrides)
+    settings = apply_overrides(Settings, settings, overrides)
     address = ServerAddress(host, port, path, client_context(ssl, settings), server_hostname)
     return Opening(lambda: open_client(address, settings, timeout), "jmux.aio.connect()")
 

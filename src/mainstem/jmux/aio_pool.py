@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from weakref import ReferenceType
 
 from mainstem._internal.clock import timeout_of
+from mainstem._internal.pauses import GrowingPause
 from mainstem._internal.tasks import start_task
 from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
@@ -96,6 +97,10 @@ class ClientConnection(JmuxConnection):
         self._on_lost(self)
 
 
+def retry_pause(entropy: random.Random) -> GrowingPause:
+    return GrowingPause(RETRY_FIRST_S, RETRY_MAX_S, entropy)
+
+
 class Pool:
     """The connections of one client."""
 
@@ -114,11 +119,10 @@ class Pool:
         self._max = settings.max_connections or MAX_CONNECTIONS
         self._timeout = timeout
         self._clock = clock
-        self._entropy = entropy
         self._traffic = traffic
         self._opening: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._pause = RETRY_FIRST_S
+        self._pause = retry_pause(entropy)
         self.connections: list[ClientConnection] = []
         self._lingering: set[ClientConnection] = set()  # connections that have ended, until their transports have
         self.newest: ClientConnection | None = None  # the connection that was opened last, even if it has ended
@@ -216,7 +220,7 @@ class Pool:
             else:
                 self._wake_all(error)
             return
-        self._pause = RETRY_FIRST_S
+        self._pause.reset()
         self._wake_all(None)
 
     async def _connect(self) -> ClientConnection:
@@ -240,18 +244,16 @@ class Pool:
         return connection
 
     def _try_later(self, error: Exception) -> None:
-        if self._pause == RETRY_FIRST_S:
+        if self._pause.is_first:
             logger.info("no further connection to %s: %s", self._endpoint, error)
-        pause = self._pause * self._entropy.uniform(0.5, 1.0)
-        self._pause = min(self._pause * 2, RETRY_MAX_S)
-        self._retry = asyncio.get_running_loop().call_later(pause, self._try_again)
+        self._retry = asyncio.get_running_loop().call_later(self._pause.next_s(), self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None
         if self.waiters:
             self._open_another()
         else:
-            self._pause = RETRY_FIRST_S
+            self._pause.reset()
 
     def _stop_pausing(self) -> None:
         if self._retry is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import as_coroutine_function, start_task, within
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
@@ -302,7 +303,9 @@ def serve(
     ``handler`` is a coroutine function that runs in its own task. It is cancelled if the client aborts the session, if the
     connection ends, or if the server closes.
     """
-    server = make_server(as_coroutine_function(handler), Settings.of(settings, overrides), ssl, processes_at_once=True)
+    server = make_server(
+        as_coroutine_function(handler), apply_overrides(Settings, settings, overrides), ssl, processes_at_once=True
+    )
     return Opening(lambda: server._started(host, port, path, sock), "jmux.aio.serve()")
 
 

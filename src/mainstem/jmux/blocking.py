@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import asks, runs, waits
+from mainstem._internal.overrides import apply_overrides
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
@@ -191,7 +192,7 @@ def connect(
         >>> with jmux.connect("127.0.0.1", 7001) as client:
         ...     print(client.request(b"whole request"))
     """
-    made = Settings.of(settings, overrides)
+    made = apply_overrides(Settings, settings, overrides)
     address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Client:
@@ -240,7 +241,7 @@ def serve(
         >>> with jmux.serve(handler, "127.0.0.1", 7001) as server:
         ...     server.wait()
     """
-    made = Settings.of(settings, overrides)
+    made = apply_overrides(Settings, settings, overrides)
     threads = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
 
     async def start(thread: LoopThread) -> Server:

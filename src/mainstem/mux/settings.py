@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
-from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.mux.engine import CONTROL_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Self
 
 # Maximum number of bytes that one read(-1) collects.
 READ_ALL_LIMIT = 64 * 1024 * 1024
@@ -94,11 +92,6 @@ class ConnectionSettings:
     client_ca: str | Path | None = None
     """For a server: a PEM file of the authorities that must have signed the clients' certificates; None requests no client
     certificates."""
-
-    @classmethod
-    def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
-        """Return the settings, or the defaults if None, with overrides applied."""
-        return apply_overrides(cls, settings, overrides)
 
     def __post_init__(self) -> None:
         limits = (

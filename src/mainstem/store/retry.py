@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem._internal.pauses import GrowingPause
 from mainstem.errors import StoreError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Retry:
 
         Errors that are not retried are raised unchanged.
         """
-        wait_s = self.first_wait_s
+        pause = GrowingPause(self.first_wait_s, self.max_wait_s, self.rng)
         for attempt in count(1):
             try:
                 return action()
@@ -75,6 +76,6 @@ class Retry:
                         raise
                     raise StoreError(url, f"{what} failed {attempt} times: {sentence(error)}") from error
                 asked_s = getattr(error, "wait_s", None)
-            self.sleep(wait_s * self.rng.uniform(0.5, 1.0) if asked_s is None else min(asked_s, self.max_wait_s))
-            wait_s = min(wait_s * 2, self.max_wait_s)
+            wait_s = pause.next_s()
+            self.sleep(wait_s if asked_s is None else min(asked_s, self.max_wait_s))
         raise AssertionError("unreachable")

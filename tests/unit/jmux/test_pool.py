@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryEndpoint, MemoryTransport
 from tests.support.waiting import STALL_S, settle, soon, until
 
+from mainstem._internal.pauses import GrowingPause
 from mainstem.errors import ClosedError, ConnectionLost
 from mainstem.jmux.aio_client import Client
 from mainstem.jmux.codec import MAX_SESSIONS
@@ -95,7 +97,9 @@ async def test_waiting_calls_reconnect_when_the_only_connection_is_lost() -> Non
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
-    client._pool._pause = STALL_S  # the next attempt would be far in the future
+    client._pool._pause = GrowingPause(
+        STALL_S, STALL_S, random.Random(1)
+    )  # the next attempt would be far in the future
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: client._pool._retry is not None)
     gate.accepts = 1

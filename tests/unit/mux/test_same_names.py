@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mainstem import bymux, jmux
+from mainstem._internal.overrides import apply_overrides
 from mainstem.errors import ConfigurationError
 
 CLASSES = {bymux: ("Connection", "Server", "Stream"), jmux: ("Client", "ClientSession", "Server", "ServerSession")}
@@ -93,4 +94,6 @@ def test_settings_may_be_passed_by_name(module: Any) -> None:
 
 def test_names_override_a_settings_object() -> None:
     base = bymux.Settings(peer_streams=3)
-    assert bymux.Settings.of(base, {"stream_window": 5}) == bymux.Settings(peer_streams=3, stream_window=5)
+    assert apply_overrides(bymux.Settings, base, {"stream_window": 5}) == bymux.Settings(
+        peer_streams=3, stream_window=5
+    )
