@@ -107,6 +107,8 @@ class MainstemError(Exception):
         # Only OSError has arguments that are not in args. Other bases may reduce to the arguments of their own __init__.
         args = reduced[1] if isinstance(self, OSError) else self.args
         attributes = (reduced[2] if len(reduced) > 2 else {}) | vars(self)
+        if isinstance(self, ImportError):
+            attributes["msg"] = self.msg  # which comes from its arguments otherwise
         return type(self).restored, (args,), (attributes, _Chain(self))
 
     def __setstate__(self, state: Any) -> None:

@@ -67,11 +67,12 @@ class BrokenLink:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
         for writer in self._writers:
             await gone(writer)
+        await self._server.wait_closed()
 
     def _start(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         task = asyncio.ensure_future(self._forward(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -80,7 +81,6 @@ class BrokenLink:
         broken = self._breaks.pop() if self._breaks else None
         ended = asyncio.Event()  # set when the connection is to be closed or reset
         ends, running = [writer], []
-        self._writers.append(writer)
         try:
             there, back = await self._connect()
             ends.append(back)

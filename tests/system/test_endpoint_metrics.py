@@ -236,8 +236,9 @@ def test_a_tunnel_serves_its_metrics(tmp_path: Path) -> None:
             assert match is not None
             page = scrape(match[1])
             assert value(page, "endpoint_connections", name="tunnel", protocol="bymux", role="server") == 0
-            with pytest.raises(urllib.error.HTTPError, match="404"):
+            with pytest.raises(urllib.error.HTTPError, match="404") as refused:
                 scrape(match[1].replace("/metrics", "/"))
+            refused.value.close()
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(STALL_S)

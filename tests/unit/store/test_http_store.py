@@ -107,6 +107,7 @@ def test_a_kept_connection_that_the_server_closed_is_replaced(live: Live) -> Non
         store.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning")
 def test_a_forked_process_has_its_own_connections(live: Live) -> None:
     with RunningServer(live.path) as server:
         store = HttpStore(server.url)
