@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
-
+from mainstem.spark.sources.features import ReadAllAvailable, ReadMaxBytes
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingBatchReader, RecordingStreamReader
 

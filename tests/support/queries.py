@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder
 from mainstem.spark.lags import source_options
+from mainstem.spark.sources.features import ReadAllAvailable, ReadMaxBytes
 from mainstem.spark.sources.recording import RecordingStreamReader
 
 if TYPE_CHECKING:

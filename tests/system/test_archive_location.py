@@ -138,8 +138,7 @@ def test_a_driver_is_started_where_none_runs(served: Served, monkeypatch: pytest
 
 def test_a_query_goes_on_in_a_recording_that_another_session_extends(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
+    from mainstem.spark.sources.features import ReadAllAvailable
     from mainstem.spark.sources.options import parse_options
     from mainstem.spark.sources.recording import RecordingStreamReader
 

@@ -7,7 +7,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support import captures as make
 from tests.support.remote_store import RemoteStore
 
@@ -17,6 +16,7 @@ from mainstem.capture.remote_files import StoredPath
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.capture import CaptureBatchReader, CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options
+from mainstem.spark.sources.features import ReadAllAvailable
 from mainstem.store import files as stored_files
 from mainstem.store.files import StoredFileReader
 

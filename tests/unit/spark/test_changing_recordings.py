@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.changing_recordings import MODES, MOMENTS, NAMES, Changes, read
 from tests.support.streams import Stream, record
 
@@ -17,6 +16,7 @@ from mainstem.recording.catalog import Catalog
 from mainstem.recording.index import index_file
 from mainstem.recording.segments import segment_name
 from mainstem.recording.writer import RecordingWriter
+from mainstem.spark.sources.features import ReadAllAvailable
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 

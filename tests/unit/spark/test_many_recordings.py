@@ -9,7 +9,6 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from tests.support.many_recordings import TERM, make_recordings
 from tests.support.remote_store import RemoteStore
 from tests.support.streams import Stream, record
@@ -22,6 +21,7 @@ from mainstem.recording.catalog import Catalog
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.sources import archives, planning
 from mainstem.spark.sources.batches import RecordingGroup
+from mainstem.spark.sources.features import ReadAllAvailable, ReadMaxBytes
 from mainstem.spark.sources.offsets import Finished, FinishedPosition, pack, parse_offset, unpack
 from mainstem.spark.sources.options import ARCHIVE_COLUMNS, parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader, whole_schema

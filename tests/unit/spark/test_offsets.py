@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 from tests.support import captures as make
 from tests.support.extended_recordings import ExtendedRecording
@@ -28,6 +27,7 @@ from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.lags import _offsets
 from mainstem.spark.sources.capture import CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options as capture_options
+from mainstem.spark.sources.features import ReadAllAvailable
 from mainstem.spark.sources.offsets import CaptureOffset, parse_capture_offset, parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.recording_server import RunningServer
 from tests.support.tiered_archive import Tiers
 from tests.unit.serve.conftest import Live
 
 from mainstem.serve.access import Access
+from mainstem.spark.sources.features import ReadAllAvailable
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 

@@ -7,10 +7,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.sources import planning
+from mainstem.spark.sources.features import ReadAllAvailable
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxBytes
 from pyspark.sql.types import LongType, StructField, StructType
 from tests.support import captures as make
 from tests.support.many_recordings import make_recordings
@@ -18,6 +17,7 @@ from mainstem.recording import Recorder
 from mainstem.recording.index import index_name
 from mainstem.spark.sources.capture import CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options as capture_options
+from mainstem.spark.sources.features import ReadMaxBytes
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 

@@ -58,10 +58,16 @@ else:
         """A placeholder for reading without a limit."""
 
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """A placeholder that is never used."""
+        """The limit of Spark 4.2, which Spark does not use here."""
+
+        def __init__(self, max_bytes: int) -> None:
+            self.max_bytes = max_bytes
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """A placeholder that is never used."""
+        """The limit of Spark 4.2, which Spark does not use here."""
+
+        def __init__(self, max_rows: int) -> None:
+            self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """A placeholder that is never used."""
