@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from mainstem.analysis.folds.fold import PREFIX, REVISION, TIMES, dump, from_arrow, from_pandas, load
 from mainstem.capture.schema import arrow_kinds
+from mainstem.spark.sources.features import in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,7 +82,7 @@ def _batch(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:
     order = [*keys, *(PREFIX + name for name in TIMES)]
     # Grouping needs the rows of each key together and the keys in order. This does both, and sorts the rows of a key by time.
     ordered = ready.repartition(*keys).sortWithinPartitions(*order)
-    return ordered.groupBy(*keys).applyInArrow(fold_batches, schema(fold))
+    return in_groups(ordered, keys, fold_batches, schema(fold), arrow_schema(fold))
 
 
 def _stream(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:

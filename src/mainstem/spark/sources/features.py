@@ -3,6 +3,7 @@
 | since | feature | in earlier versions |
 | --- | --- | --- |
 | 4.1 | stream writers get Arrow batches | they get rows (``sinks/channel.py``) |
+| 4.1 | the rows of a group come in batches | they come as one table (``in_groups``) |
 | 4.2 | ``to_arrow_schema`` gets the time zone of timestamps | they get ``"UTC"`` (``arrow_schema``) |
 | 4.2 | ``latestOffset`` gets the start and the limit of a micro-batch | ``WithoutLimits``; options for limits are refused |
 | 4.2 | a source supports ``Trigger.AvailableNow`` itself | Spark's wrapper, which ``session.settings`` turns on |
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
@@ -22,13 +24,14 @@ from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
 VERSION = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+HAS_GROUPS_IN_BATCHES = VERSION >= (4, 1)
 HAS_READ_LIMITS = VERSION >= (4, 2)
 HAS_TIME_ZONES = VERSION >= (4, 2)
 # Spark 4.1 moved this class.
@@ -84,6 +87,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "WithoutLimits",
     "arrow_schema",
+    "in_groups",
     "stream_reader",
 ]
 
@@ -93,6 +97,24 @@ def arrow_schema(schema: StructType, timezone: str = "UTC") -> pa.Schema:
     if HAS_TIME_ZONES:
         return to_arrow_schema(schema, timezone=timezone)
     return to_arrow_schema(schema)
+
+
+def in_groups(
+    rows: DataFrame,
+    keys: Sequence[str],
+    function: Callable[[tuple[Any, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    ddl: str,
+    schema: pa.Schema,
+) -> DataFrame:
+    """Return the batches that ``function`` makes of each group's batches. Their schema is given to Spark as DDL."""
+    grouped = rows.groupBy(*keys)
+    if HAS_GROUPS_IN_BATCHES:
+        return grouped.applyInArrow(function, ddl)
+
+    def of_table(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        return pa.Table.from_batches(function(key, iter(table.to_batches())), schema)
+
+    return grouped.applyInArrow(of_table, ddl)
 
 
 class WithoutLimits(DataSourceStreamReader):
