@@ -18,9 +18,10 @@ DAEMON = "pyspark.daemon"
 def end_quietly() -> None:
     """In a worker of PySpark's daemon, take a lost connection for an exit code. Elsewhere, do nothing."""
     main: Any = sys.modules["__main__"]
-    if getattr(getattr(main, "__spec__", None), "name", None) != DAEMON or hasattr(main.worker, "__wrapped__"):
+    run_task = getattr(main, "worker", None)  # None while the daemon itself is imported
+    is_daemon = getattr(getattr(main, "__spec__", None), "name", None) == DAEMON
+    if not is_daemon or run_task is None or hasattr(run_task, "__wrapped__"):
         return
-    run_task = main.worker
 
     @functools.wraps(run_task)
     def worker(*arguments: Any) -> int:

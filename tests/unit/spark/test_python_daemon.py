@@ -24,9 +24,9 @@ pytestmark = pytest.mark.skipif(VERSION < (4, 1), reason="the workers of this Py
 # Runs tasks of one byte, and reports a lost connection as PySpark's workers do.
 WORKER = """
 import sys
-{imported}
 
 def main(infile, outfile):
+    {imported}
     task = infile.read(1)
     outfile.write(task or b"the connection is lost")
     if not task:
@@ -42,7 +42,9 @@ def sockets() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("imported", "is_quiet"), [("", False), ("import mainstem.spark", True)], ids=["a worker", "a worker with Mainstem"]
+    ("imported", "is_quiet"),
+    [("pass", False), ("import mainstem.spark", True)],
+    ids=["a worker", "a worker with Mainstem"],
 )
 def test_a_worker_whose_connection_is_closed_ends_quietly(
     tmp_path: Path, sockets: str, imported: str, is_quiet: bool
