@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import os
 import struct
-import tempfile
+
+from scratch import folder
 
 from mainstem.capture.index import build
 from mainstem.capture.planning import FrameSelection
@@ -84,7 +84,7 @@ SEEDS += [
     _pcap(_ip6(b"\x11\0\0\1\0\0\0\5" + _UDP[:16], 44), _ip6(b"\x11\0\0\x10\0\0\0\5" + _UDP[16:], 44), link=229),
     _block(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1)).replace(b"\x1c\0\0\0", b"\0\0\0\x1c"),
 ]
-_PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "capture.pcap")
+_PATH = str(folder() / "capture.pcap")
 
 
 def target(data: bytes) -> None:

@@ -6,11 +6,10 @@ metadata.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import suppress
 
 from patching import patch, patched
+from scratch import folder
 
 from mainstem._core import layout
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
@@ -58,7 +57,7 @@ SEEDS += [
     for offset in (*range(0, 32, 8), layout.LOG_TERM_LENGTH_OFFSET, layout.LOG_MTU_LENGTH_OFFSET)
     for value in (b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\0\0\1\0")
 ]
-_PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "7.logbuffer")
+_PATH = str(folder() / "7.logbuffer")
 
 
 def target(data: bytes) -> None:

@@ -6,10 +6,10 @@ The first byte selects the catalog, a segment or the index of positions. The res
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patching import patch, patched
+from scratch import folder
 from tests.support.many_recordings import make_recordings
 
 from mainstem.errors import RecordingError
@@ -17,7 +17,10 @@ from mainstem.recording import open_recordings
 from mainstem.recording.catalog import decode_catalog
 from mainstem.recording.verify import find_end_problem, find_problems
 
-DIRECTORY = Path(tempfile.mkdtemp(prefix="mainstem-fuzz-")) / "recordings"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIRECTORY = folder() / "recordings"
 make_recordings(DIRECTORY, 2)
 FILES = {path: path.read_bytes() for path in sorted(DIRECTORY.iterdir())}
 NAMES = list(FILES)

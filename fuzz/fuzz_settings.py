@@ -5,9 +5,9 @@ The input is a TOML file, a zero byte, and lines NAME=VALUE of the environment.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zlib
+
+from scratch import folder
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
@@ -27,7 +27,7 @@ SEEDS = [
     *(table[:400].encode() + b"\0" for table in _TABLES),
     *(b"\0" + "\n".join(_LINES[start : start + 6]).encode() for start in range(0, len(_LINES), 6)),
 ]
-_PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "driver.toml")
+_PATH = str(folder() / "driver.toml")
 
 
 def target(data: bytes) -> None:
