@@ -506,6 +506,10 @@ class Catalog:
         if self._durable:
             self.sync()
 
+    def _settle_or(self, undo: Callable[[], object]) -> None:
+        if self._durable:
+            self._sync_or(undo)
+
     def close(self) -> None:
         if self._fd >= 0:
             self._disk.close(self._fd)
@@ -560,8 +564,7 @@ class Catalog:
         if self._durable or _crosses_a_page(place, whole):
             self.sync()
         self._write(_LENGTH.pack(whole - ENTRY_HEADER_LENGTH), place)
-        if self._durable:
-            self._sync_or(lambda: self._write(_LENGTH.pack(0), place))
+        self._settle_or(lambda: self._write(_LENGTH.pack(0), place))
         self._next = next_id + 1, place, place + whole
         return added
 
@@ -650,8 +653,7 @@ class Catalog:
         # Write the position last: if a write fails, the recording still counts as ended, and the recorder can try again.
         self._store(descriptor, _STOP_TIMESTAMP, _ID.pack(NULL))
         self._store(descriptor, _STOP_POSITION, _ID.pack(NULL))
-        if self._durable:
-            self._sync_or(lambda: self._store(descriptor, _STOP_POSITION, _ID.pack(descriptor.stop_position)))
+        self._settle_or(lambda: self._store(descriptor, _STOP_POSITION, _ID.pack(descriptor.stop_position)))
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def replace_entry(
@@ -835,8 +837,7 @@ class Catalog:
 
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         self._store(descriptor, _SESSION_ID, _LENGTH.pack(session_id))
-        if self._durable:
-            self._sync_or(lambda: self._store(descriptor, _SESSION_ID, _LENGTH.pack(descriptor.session_id)))
+        self._settle_or(lambda: self._store(descriptor, _SESSION_ID, _LENGTH.pack(descriptor.session_id)))
         return replace(descriptor, session_id=session_id)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:

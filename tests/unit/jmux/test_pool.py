@@ -97,9 +97,8 @@ async def test_waiting_calls_reconnect_when_the_only_connection_is_lost() -> Non
     gate = Gate(accepts=1)
     client = client_of(gate)
     _sessions = await busy(client)
-    client._pool._pause = GrowingPause(
-        STALL_S, STALL_S, random.Random(1)
-    )  # the next attempt would be far in the future
+    # The next attempt would be far in the future.
+    client._pool._pause = GrowingPause(STALL_S, STALL_S, random.Random(1))
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: client._pool._retry is not None)
     gate.accepts = 1

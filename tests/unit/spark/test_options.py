@@ -7,6 +7,7 @@ from dataclasses import fields
 import pytest
 
 from mainstem.errors import ConfigurationError
+from mainstem.sim.clock import ManualClock
 from mainstem.spark.ingest.options import IngestOptions
 from mainstem.spark.option_table import TriggerDelay, table_of
 from mainstem.spark.sinks.channel import ChannelSink
@@ -39,28 +40,15 @@ def test_a_spy_is_a_live_channel() -> None:
         parse_live_options({"channel": "/data/recordings", "streamId": "1001"})
 
 
-class SetClock:
-    now_ns = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def epoch_ms(self) -> int:
-        return 0
-
-    def epoch_ns(self) -> int:
-        return 0
-
-
 def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed() -> None:
-    clock = SetClock()
+    clock = ManualClock()
     delay = TriggerDelay(100, 1000, clock)
     assert not delay.holds(1)  # the first micro-batch
     assert delay.holds(99)
     assert not delay.holds(100)
-    clock.now_ns = 999
+    clock.advance_ns(999)
     assert delay.holds(99)
-    clock.now_ns = 1000
+    clock.advance_ns(1)
     assert not delay.holds(1)
     assert delay.holds(1)
     assert not TriggerDelay(None, 1000, clock).holds(0)

@@ -8,18 +8,19 @@ import struct
 import subprocess
 import sys
 import tempfile
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.waiting import STALL_S, wait_for
 
+from mainstem.spark.python_daemon import DAEMON, end_quietly
 from mainstem.spark.sources.features import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-pytestmark = pytest.mark.skipif(VERSION < (4, 1), reason="the workers of this PySpark use TCP, which fails later")
 
 # Runs tasks of one byte, and reports a lost connection as PySpark's workers do.
 WORKER = """
@@ -41,6 +42,16 @@ def sockets() -> Iterator[str]:
         yield directory
 
 
+def test_nothing_is_replaced_while_the_daemon_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # PySpark 4.1 imports the worker's module before it defines the function.
+    daemon = ModuleType("__main__")
+    daemon.__spec__ = ModuleSpec(DAEMON, None)
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    end_quietly()
+    assert not hasattr(daemon, "worker")
+
+
+@pytest.mark.skipif(VERSION < (4, 1), reason="the workers of this PySpark use TCP, which fails later")
 @pytest.mark.parametrize(
     ("imported", "is_quiet"),
     [("pass", False), ("import mainstem.spark", True)],

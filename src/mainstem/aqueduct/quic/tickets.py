@@ -143,7 +143,7 @@ class _Store:
         return connection
 
     def __del__(self) -> None:
-        # Every change is durable already, so it is no mistake to drop an open store. SQLite's module would warn of it.
+        # Python 3.13 warns of an open connection that is collected, but a store that is dropped loses nothing.
         if (connection := self.__dict__.get("_connection")) is not None:
             connection.close()
 

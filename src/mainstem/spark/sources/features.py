@@ -61,13 +61,13 @@ else:
         """A placeholder for reading without a limit."""
 
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """The limit of Spark 4.2, which Spark does not use here."""
+        """The same as in Spark 4.2. Earlier versions pass none."""
 
         def __init__(self, max_bytes: int) -> None:
             self.max_bytes = max_bytes
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """The limit of Spark 4.2, which Spark does not use here."""
+        """The same as in Spark 4.2. Earlier versions pass none."""
 
         def __init__(self, max_rows: int) -> None:
             self.max_rows = max_rows
@@ -106,7 +106,7 @@ def in_groups(
     ddl: str,
     schema: pa.Schema,
 ) -> DataFrame:
-    """Return the batches that ``function`` makes of each group's batches. Their schema is given to Spark as DDL."""
+    """Return what ``function`` makes of the batches of each group. ``ddl`` and ``schema`` both describe that."""
     grouped = rows.groupBy(*keys)
     if HAS_GROUPS_IN_BATCHES:
         return grouped.applyInArrow(function, ddl)
