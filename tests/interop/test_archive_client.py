@@ -147,7 +147,7 @@ def test_connect_record_list_and_replay(
         assert client.stats() == archive.ClientStats(pending=0, events=0, dropped_events=0, refused={})
 
 
-def test_kinds_of_replay(served: Served, aeron: mainstem.Aeron) -> None:
+def test_a_replay_begins_and_ends_where_it_was_asked_to(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1011)
         with client.replay(recording_id, "aeron:ipc", 1012) as subscription:
@@ -269,7 +269,7 @@ def test_extending_a_recording(served: Served, aeron: mainstem.Aeron) -> None:
         assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
 
 
-def test_truncating_and_purging(served: Served, aeron: mainstem.Aeron) -> None:
+def test_a_recording_is_truncated_and_purged(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1061)
         with client.replay(recording_id, "aeron:ipc", 1062) as subscription:
@@ -300,7 +300,7 @@ def purged(client: archive.Client, recording_id: int) -> int:
         return 0
 
 
-def test_segments(served: Served, aeron: mainstem.Aeron) -> None:
+def test_old_segments_are_listed_detached_and_deleted(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1071, count=COUNT + 100)
         assert end > 3 * SEGMENT_LENGTH
@@ -344,7 +344,7 @@ def test_segments_move_to_the_recording_that_continues(served: Served, aeron: ma
         assert replayed(client, continued)[-COUNT:] == messages()
 
 
-def test_updating_the_channel(served: Served, aeron: mainstem.Aeron) -> None:
+def test_the_channel_of_a_recording_is_updated(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, _ = recorded(client, aeron, 1091, count=1)
         client.update_channel(recording_id, "aeron:udp?endpoint=localhost:20121|alias=tides")
@@ -473,7 +473,7 @@ async def test_a_merge_for_asyncio(served: Served, aeron: mainstem.Aeron) -> Non
             assert got == sent[: len(got)]
 
 
-def test_replication(served: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
+def test_a_recording_is_replicated_from_another_archive(served: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as root:
         other_directory = Path(root) / "aeron"
         with (
@@ -543,7 +543,7 @@ def test_credentials_and_a_challenge(tmp_path: Path) -> None:
                 archive.connect(served.control, aeron=aeron, credentials=b"guess")
 
 
-async def test_the_same_for_asyncio(served: Served) -> None:
+async def test_the_asyncio_client_does_the_same(served: Served) -> None:
     async with (
         mainstem.aio.connect(served.directory) as aeron,
         archive.aio.connect(served.control, aeron=aeron) as client,

@@ -97,7 +97,7 @@ def test_a_client_resumes_after_its_archive_was_killed_and_restarted(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_same_for_asyncio(start_driver: DriverFactory, tmp_path: Path, kind: str) -> None:
+async def test_the_asyncio_client_does_the_same(start_driver: DriverFactory, tmp_path: Path, kind: str) -> None:
     driver = start_driver("mainstem", **LIVENESS).directory
     async with mainstem.aio.connect(driver) as aeron:
         with running(kind, tmp_path, driver) as (control, process):

@@ -80,7 +80,7 @@ def names_of_segments(directory: Path) -> set[str]:
     return {path.name for path in directory.glob("*.rec") if path.read_bytes().strip(b"\0")}
 
 
-def test_java_replicates_from_it(start_driver: DriverFactory, tmp_path: Path) -> None:
+def test_javas_archive_replicates_from_ours(start_driver: DriverFactory, tmp_path: Path) -> None:
     java.require_java()
     driver = start_driver("mainstem").directory
     control = f"aeron:udp?endpoint=localhost:{free_port()}"

@@ -237,7 +237,7 @@ def test_late_then_live_then_dropped_then_restarted(site: Site) -> None:
     assert not [thread for thread in threading.enumerate() if "archive" in thread.name]
 
 
-async def test_for_asyncio_and_from_a_position(site: Site) -> None:
+async def test_an_asyncio_subscription_starts_at_a_position(site: Site) -> None:
     channel = f"aeron:udp?endpoint=localhost:{free_port()}"
     async with mainstem.aio.connect(site.driver) as aeron:
         with mainstem.connect(site.driver) as other:

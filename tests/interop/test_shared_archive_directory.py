@@ -122,7 +122,7 @@ def tool(directory: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_both_write_into_one_directory_in_turn(tmp_path: Path) -> None:
+def test_java_and_mainstem_write_into_one_directory_in_turn(tmp_path: Path) -> None:
     make(tmp_path, (500, 501))
     before = contents(tmp_path)
     assert {count for count, _ in before.values()} == {COUNT}

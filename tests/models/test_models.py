@@ -87,7 +87,7 @@ def test_two_plus_two_writes_end_in_every_order_of_relaxed_stores() -> None:
     assert {end[2:] for end in outcomes([side(0, 1), side(1, 0)], 2)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
 
-def test_locations_are_coherent() -> None:
+def test_reads_of_one_location_never_go_back_in_time() -> None:
     def read(r: Recorder) -> tuple[int, int]:
         return get(r, 0), get(r, 0)
 

@@ -95,7 +95,7 @@ def test_a_table_may_be_streamed(spark: SparkSession, path: Path, tmp_path: Path
     assert spark.table("streamed").count() == COUNT
 
 
-def test_captures_are_tables_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_capture_is_a_table_in_sql(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "c.pcap"
     datagrams = (make.ip(make.udp(make.data_frame(at=at))) for at in range(0, 640, 64))
     file.write_bytes(make.pcap(make.link(packet, make.ETHERNET) for packet in datagrams))

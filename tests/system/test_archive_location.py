@@ -430,7 +430,7 @@ def test_an_archive_is_not_a_store_to_write_to() -> None:
 
 
 @pytest.mark.long
-def test_the_commands_read_it(served: Served) -> None:
+def test_the_commands_read_a_running_archive(served: Served) -> None:
     def run(*words: str) -> str:
         line = [sys.executable, "-m", "mainstem", *words, "--store-option", f"aeron_dir={served.driver.directory}"]
         done = subprocess.run(line, capture_output=True, text=True, timeout=STALL_S, check=False)

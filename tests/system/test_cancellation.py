@@ -149,7 +149,7 @@ TABLES["aeron"], PACKAGES["aeron"] = aeron_cancellation.table(CANCELLED, NEVER_W
 
 
 @pytest.mark.parametrize("protocol", TABLES)
-def test_the_list_is_the_public_api(protocol: str) -> None:
+def test_every_public_name_is_listed(protocol: str) -> None:
     table = TABLES[protocol]
     homes = aeron_cancellation.HOMES if protocol == "aeron" else ()
     assert awaitables(importlib.import_module(PACKAGES[protocol]), *homes) == table.keys()

@@ -54,7 +54,7 @@ CHANGES: dict[str, Callable[[Client, int], object]] = {
 }
 
 
-def test_all_rows_or_an_error(tmp_path: Path) -> None:
+def test_a_read_returns_every_row_or_raises(tmp_path: Path) -> None:
     port = free_port()
     control = f"aeron:udp?endpoint=localhost:{port}"
     with (

@@ -143,7 +143,7 @@ def failure_of(call: Callable[[], object], kind: type[MainstemError]) -> tuple[s
 
 
 @BOTH
-def test_nothing_listens(api: Any, unused_port: int) -> None:
+def test_a_client_says_that_nothing_listens(api: Any, unused_port: int) -> None:
     assert failure_of(lambda: api(unused_port), ConnectionLost) == (
         f"cannot connect to 127.0.0.1:{unused_port}: Connection refused; start the server, or check its address",
         Delivery.NONE,
@@ -257,7 +257,7 @@ def test_a_server_that_is_stopped_under_a_heartbeat(api: Any, program: Program) 
     client.close()
 
 
-def test_all_sessions_are_busy() -> None:
+def test_a_request_names_the_limit_when_all_sessions_are_busy() -> None:
     released = threading.Event()
     with (
         jmux.serve(lambda _: released.wait(STALL_S), "127.0.0.1", 0) as server,

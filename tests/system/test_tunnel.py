@@ -597,7 +597,7 @@ async def test_a_signal_stops_the_command_while_it_connects(tmp_path: Path) -> N
             assert await soon(asyncio.to_thread(process.wait, STALL_S)) == -signal.SIGTERM
 
 
-async def test_the_command(target: Address, tmp_path: Path) -> None:
+async def test_the_tunnel_command_forwards_bytes(target: Address, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "token").write_bytes(TOKEN + b"\n")
     environment = os.environ | {"PYTHONPATH": str(SRC)}

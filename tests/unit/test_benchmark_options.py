@@ -18,7 +18,7 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
-def test_help_is_help(path: Path) -> None:
+def test_the_help_of_a_benchmark_names_its_options(path: Path) -> None:
     done = run(path, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "--pairs" in done.stdout

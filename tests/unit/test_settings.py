@@ -45,7 +45,7 @@ def load(**keywords):
     return Boat.load(environ={}, **keywords)
 
 
-def test_everything_has_a_default_and_remembers_that_it_is_one():
+def test_each_setting_has_a_default_and_says_that_it_is_the_default():
     boat = load()
     assert boat == Boat()
     assert {one.source for one in boat.explain_all()} == {Source.DEFAULT}

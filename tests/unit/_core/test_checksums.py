@@ -106,7 +106,7 @@ def test_a_summed_walk_continues_a_checksum_up_to_padding_or_to_its_room(checksu
         assert (walk.offset, walk.checksum) == (0, start)
 
 
-def test_ids_of_headers_end_where_a_frame_has_others(checksums: Any) -> None:
+def test_a_run_of_frames_with_the_same_ids_ends_at_the_first_other_id(checksums: Any) -> None:
     def frame(session: int, stream: int, term: int, kind: int) -> bytes:
         return struct.pack("<iBBHiiii", 32, 0, 0xC0, kind, 0, session, stream, term) + bytes(8)
 

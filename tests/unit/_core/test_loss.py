@@ -37,7 +37,7 @@ def test_compiled_and_plain_draw_the_same() -> None:
     assert both[0] == both[1]
 
 
-def test_nothing_and_everything_are_rates_too(core: Modules) -> None:
+def test_a_loss_rate_can_be_zero_or_one(core: Modules) -> None:
     assert not any(asks(core, core.loss.RandomLoss(0.0, 3), 0) for _ in range(100))
     every = core.loss.RandomLoss(1.0, 3)
     assert all(asks(core, every, 0) for _ in range(100))

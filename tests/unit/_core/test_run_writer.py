@@ -129,7 +129,7 @@ def test_nothing_is_accepted_beyond_a_bound_or_while_closed(module: ModuleType) 
 
 
 @both
-def test_bytes_may_be_outstanding_as_far_as_the_receiver_has_acknowledged_others(module: ModuleType) -> None:
+def test_the_byte_limit_grows_as_the_receiver_acknowledges_bytes(module: ModuleType) -> None:
     writer = module.MessageWriter()
     ledgers = [module.Ledger(writer, CHANNEL, 1000, 4 << 20, 1 << 20, 1000) for _ in range(20)]
     first = ledgers[0]

@@ -111,7 +111,7 @@ def test_the_receiver_finds_its_sender_by_the_source(core: Modules) -> None:
     assert layout.EVENT_UNKNOWN_SESSION not in [event[0] for event in pair.receiver.events.take()]
 
 
-def test_closing_it_closes_the_other(core: Modules) -> None:
+def test_closing_a_tap_closes_the_transport_below_it(core: Modules) -> None:
     inner = core.datagram.MemoryTransport(max_segments=7)
     transport, _ = tapped(core, inner)
     assert transport.max_segments == 7

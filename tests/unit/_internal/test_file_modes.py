@@ -56,7 +56,7 @@ def check(directory: Path, directory_mode: int) -> None:
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o000, 0o777), (0o022, 0o755), (0o027, 0o750), (0o077, 0o700)])
-def test_a_drivers_directory_is_the_umasks_as_the_reference_has_it(mask: int, expected: int, tmp_path: Path) -> None:
+def test_the_umask_decides_the_mode_of_a_drivers_directory(mask: int, expected: int, tmp_path: Path) -> None:
     directory, files = tmp_path / "driver", MappedFiles()
     with umask(mask):
         claim(files, directory)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_recordings_always_do(tmp_path: Path) -> None:
+def test_recordings_are_always_analyzed_with_spark(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(b"1")
     assert not needs_spark(Inputs(captures=[str(tmp_path)]), {})
     assert needs_spark(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]), {})
@@ -35,7 +35,7 @@ def test_unreadable_input_is_an_error_before_anything_starts(tmp_path: Path) -> 
         needs_spark(Inputs(frames=[str(tmp_path)]), {})
 
 
-def test_captures_of_multiplexers_do_earlier_for_a_frame_may_be_a_byte(tmp_path: Path) -> None:
+def test_a_capture_of_a_multiplexer_needs_spark_at_a_smaller_size(tmp_path: Path) -> None:
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(program.LOCAL_CAPTURE_BYTES)
     inputs = Inputs(captures=[str(tmp_path)])

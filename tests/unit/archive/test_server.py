@@ -275,7 +275,7 @@ def test_a_client_that_does_not_read_loses_its_session_and_delays_no_other(tmp_p
         assert other.ask("StopReplayRequest", replay_session_id=1) == 0
 
 
-def test_every_request_is_answered_with_zeros_in_it(archive: RunningArchive) -> None:
+def test_every_request_whose_fields_are_zero_is_answered(archive: RunningArchive) -> None:
     """The server knows every request, and none of them ends the session or affects another client."""
     client = archive.connected()
     silent = {"AuthConnectRequest", "CloseSessionRequest", "KeepAliveRequest"}

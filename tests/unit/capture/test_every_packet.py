@@ -85,7 +85,7 @@ def test_an_invalid_time_is_null_and_reading_continues(tmp_path: Path, part: int
     assert ["time" in row for row in rows] == [True, known, True]
 
 
-def test_a_heartbeat_is_formatted_as_one(tmp_path: Path) -> None:
+def test_a_heartbeat_is_described_as_a_heartbeat(tmp_path: Path) -> None:
     heartbeat = bytes(4) + make.data_frame(b"")[4:]
     rows = make.rows_of_bytes(
         tmp_path, make.pcap([ethernet(make.ip(make.udp(data))) for data in (heartbeat, make.data_frame(b""))])

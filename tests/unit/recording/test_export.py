@@ -99,7 +99,7 @@ def test_invalid_utf8_is_refused_with_its_position(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_rows_are_a_whole_file_too(recordings: Recordings, tmp_path: Path, kind: str) -> None:
+def test_a_table_without_rows_is_written_as_a_complete_file(recordings: Recordings, tmp_path: Path, kind: str) -> None:
     out = tmp_path / f"empty.{kind}"
     with out.open("wb") as file:
         assert write_rows(recordings.scan(where=[("stream_id", "=", 5)]).to_reader(), file, kind) == 0

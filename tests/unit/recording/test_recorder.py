@@ -142,7 +142,7 @@ def test_frames_lost_by_the_device_are_truncated_and_logged(tmp_path: Path, capl
     assert recorded(tmp_path) == sent[:30]
 
 
-def test_one_recorder_has_a_directory_for_itself(tmp_path: Path) -> None:
+def test_a_second_recorder_of_a_directory_is_refused(tmp_path: Path) -> None:
     with Recorder(tmp_path), pytest.raises(RecordingError, match="another recorder"):
         Recorder(tmp_path)
     Recorder(tmp_path).close()

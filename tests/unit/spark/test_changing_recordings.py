@@ -81,7 +81,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change", CHANGES)
-def test_all_rows_or_an_error(tmp_path: Path, mode: str, change: str) -> None:
+def test_a_read_returns_every_row_or_raises(tmp_path: Path, mode: str, change: str) -> None:
     for moment in MOMENTS:
         directory = tmp_path / moment
         recorded(directory)

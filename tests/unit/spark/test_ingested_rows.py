@@ -414,7 +414,7 @@ def test_unselected_fields_are_never_a_problem(odd: bytes) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_one_odd_json_message_in_a_batch_is_read_as_alone(odd: bytes) -> None:
+def test_an_odd_json_message_is_read_in_a_batch_as_it_is_alone(odd: bytes) -> None:
     payloads = [b'{"n": %d, "t": "x"}' % i for i in range(1100)]
     payloads[77] = odd
     payloads[150] = b"{"

@@ -126,7 +126,7 @@ def test_both_limits_hold_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [3, 12])
-def test_frames_are_rows_too(tmp_path: Path, most: int) -> None:
+def test_a_trigger_limit_counts_frames_if_rows_are_frames(tmp_path: Path, most: int) -> None:
     recorded(tmp_path, [5000] * 10, [96] * 30)
     found = list(Query(tmp_path, maxRowsPerTrigger=most, rows="frames").batches())
     # A message of four frames is not split.

@@ -94,7 +94,7 @@ if find_spec("pyarrow") is None:  # as in the wheel's test
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-async def test_infinity_waits_as_none_does(name: str, directory: str) -> None:
+async def test_an_infinite_timeout_waits_forever(name: str, directory: str) -> None:
     it = World(VARIANTS[name], directory)
     await it.open()
     for call in CALLS.values():

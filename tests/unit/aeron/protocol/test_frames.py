@@ -352,7 +352,7 @@ def test_a_setup_is_read_field_by_field():
     assert Setup.decode(bytes.fromhex(data)) == Setup(session_id=1, stream_id=2, flags=0x40, **fields)
 
 
-def test_the_layouts_are_whole():
+def test_every_frame_type_has_a_layout():
     assert set(LAYOUTS) == set(FrameType) - {FrameType.EXTENSION}
     for frame in (frame_of(vector) for vector in VECTORS):
         assert len(frame.encode()) >= LAYOUTS[frame.type].length

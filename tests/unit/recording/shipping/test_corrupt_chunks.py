@@ -194,7 +194,7 @@ def test_a_range_costs_its_blocks_and_the_table_of_its_chunk_once(
     assert len(store.operations) == 1
 
 
-def test_ranges_end_where_chunks_do(tmp_path: Path) -> None:
+def test_a_range_request_ends_with_its_chunk(tmp_path: Path) -> None:
     some = Shipped(tmp_path, store := MemoryStore(), chunk_size=100_000)
     store.operations.clear()
     assert shipped(store) == some.sent

@@ -88,7 +88,7 @@ def test_values_of_every_type_round_trip_through_duckdb_polars_and_deltalake(tmp
 
 
 @pytest.mark.parametrize("place", ["Brest", "a/b", "x=1", "100 % sûr?", "..", "", None])
-def test_any_text_is_a_partition_and_empty_text_a_null_one(
+def test_every_text_is_a_valid_partition_and_empty_text_is_the_null_one(
     table: DeltaTable, tmp_path: Path, place: str | None
 ) -> None:
     table.commit(QUERY, 0, files(table, 0, [batch([1, 2], place)]))

@@ -48,7 +48,7 @@ def test_a_keepalive_command_is_a_heartbeat_too(driver: InvokedDriver) -> None:
         driver.ask(commands.ClientKeepalive(client_id=CLIENT, correlation_id=driver.next_id()))
 
 
-def test_only_adding_something_makes_a_client(driver: InvokedDriver) -> None:
+def test_a_client_exists_once_it_has_added_a_resource(driver: InvokedDriver) -> None:
     driver.ask(commands.ClientKeepalive(client_id=CLIENT, correlation_id=driver.next_id()))
     driver.ask(commands.RemoveCounter(client_id=CLIENT, correlation_id=driver.next_id(), registration_id=5))
     assert len(driver.core.conductor.clients) == 0
