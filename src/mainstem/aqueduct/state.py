@@ -1,7 +1,7 @@
 """The lifecycles of senders and receivers as tables: ``(state, input) -> next state``.
 
 A pair that is not in its table cannot occur: invalid calls and frames are rejected earlier, the application's with
-LocalProtocolError and the peer's with RemoteProtocolError. docs/aqueduct.md has drawings of both tables.
+LocalProtocolError and the peer's with RemoteProtocolError. docs/protocols/aqueduct.md has drawings of both tables.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def verify(
     where: Archives,
     recording: RecordingOption = None,
     check_frames: Annotated[
-        bool, flag("--check-frames", "Also check every frame, and the checksums of the index.")
+        bool, flag("--check-frames", "In a store, also check every frame, as is always done in a directory.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -29,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
 def read_table() -> dict[str, list[str]]:
     section = PAGE.read_text().split("### Errors of each call")[1].split("###")[0]
     rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section, re.MULTILINE)
-    return {call: [name.strip() for name in names.split(",") if name.strip()] for call, names in rows}
+    return {call: re.findall(r"`(\w+)`", names) for call, names in rows}
 
 
 TABLE = read_table()
