@@ -149,7 +149,7 @@ def test_an_archive_finds_the_end_of_what_a_killed_recorder_left(tmp_path: Path)
     stream = Stream(session_id=500, stream_id=1001, initial_term_id=7, term_length=TERM)
     sent = [bytes(100)] * COUNT
     record(writer, stream, sent)
-    os.close(recorder._lock)  # like a kill: the lock is free, and nothing is closed
+    os.close(recorder._directory._lock)  # like a kill: the lock is free, and nothing is closed
     (tmp_path / MARK_FILE).unlink()  # as if ten seconds had passed
     with archive_on(tmp_path) as archive:
         assert archive.contents() == {0: (COUNT, zlib.crc32(b"".join(sent)))}

@@ -6,7 +6,6 @@ The locks that recorders and archives use against each other keep both out: the 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,15 @@ from mainstem.recording.catalog import (
     STATE_DELETED,
     STATE_INVALID,
     STATE_VALID,
-    Catalog,
     CatalogEntry,
     RecordingDescriptor,
     find_changed_entries,
     no_recordings,
     read_entries,
 )
+from mainstem.recording.directory import RecordingDirectory
 from mainstem.recording.index import index_file
-from mainstem.recording.mark_file import ArchiveMark
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.recorder import lock_directory
 from mainstem.recording.segments import OLD_SUFFIX, first_segment_base, parse_segment_name, segment_base, segment_name
 from mainstem.recording.verify import Problem, find_problems, find_start_problem
 from mainstem.store.disk import DISK, Disk
@@ -113,20 +110,15 @@ class Maintenance:
         if not (directory / CATALOG_FILE).exists():
             raise no_recordings(str(directory), directory)
         self.directory = directory
+        self._directory = RecordingDirectory(directory, durable=True, clock=clock, disk=disk)
+        self.catalog = self._directory.catalog
         self._disk = disk
-        with ExitStack() as stack:
-            stack.callback(disk.close, lock_directory(directory, disk))
-            self._mark = ArchiveMark(directory, clock, disk)
-            stack.callback(self._mark.end)
-            self.catalog = Catalog(directory, durable=True, disk=disk)
-            stack.callback(self.catalog.close)
-            self._stack = stack.pop_all()
 
     def __enter__(self) -> Maintenance:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._directory.close()
 
     def set_valid(self, recording_id: int, *, valid: bool) -> None:
         """Make a recording valid or invalid. Archives and readers ignore invalid recordings, but keep their files."""
@@ -156,7 +148,7 @@ class Maintenance:
 
     def delete(self, files: list[SegmentFile]) -> None:
         for each in files:
-            self._mark.touch()
+            self._directory.mark.touch()
             self._delete_file(each.path)
         self._disk.sync_directory(self.directory)
 
@@ -199,7 +191,7 @@ class Maintenance:
             stop = min(segment_base(descriptor, position) + descriptor.segment_file_length, end)
             yield from find_problems(reader, position, stop)
             position = stop
-            self._mark.touch()
+            self._directory.mark.touch()
 
     def _store_in(self, descriptor: RecordingDescriptor, run: MappedRange, algorithm: FrameChecksum) -> int:
         base, count = segment_base(descriptor, run.position), 0
@@ -214,7 +206,7 @@ class Maintenance:
                     self._disk.write(fd, checksum, run.position - base + at - run.offset)
                 count += 1
                 if count % 10_000 == 0:
-                    self._mark.touch()
+                    self._directory.mark.touch()
             self._disk.sync(fd)
         finally:
             self._disk.close(fd)

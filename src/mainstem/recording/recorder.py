@@ -44,52 +44,33 @@ If the recorder itself dies, nothing is lost or repeated:
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
-from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem._internal.printable import printable
 from mainstem.errors import MainstemError, RecordingError
 from mainstem.recording.archive import local_archive
-from mainstem.recording.catalog import MAX_ENTRIES, NULL, Catalog, RecordingDescriptor, check_texts
+from mainstem.recording.catalog import NULL, RecordingDescriptor, check_texts
+from mainstem.recording.directory import RecordingDirectory, call_all, stream_of
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.mark_file import RECORDER, ArchiveMark, DirectoryInUse
 from mainstem.recording.reader import Progress, RecordingReader
-from mainstem.recording.recovery import Recovery, recover
-from mainstem.recording.segments import all_segment_bases
 from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, RETRY_NS, StartLimits
-from mainstem.recording.writer import RecordingWriter
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
+    from mainstem.recording.writer import RecordingWriter
 
 log = logging.getLogger("mainstem.recording")
 
-LOCK_FILE = "mainstem-recorder.lock"
 DEFAULT_SEGMENT_LENGTH = 128 << 20
-
-
-def lock_directory(directory: Path, disk: Disk) -> int:
-    """Keep other recorders out of a directory until the descriptor is closed. Raises RecordingError if another one is running."""
-    lock = disk.open(directory / LOCK_FILE)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        disk.close(lock)
-        raise DirectoryInUse(f"another recorder is already running in {directory}") from error
-    return lock
 
 
 def may_write_later(error: Exception) -> bool:
@@ -105,22 +86,6 @@ def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
         join_position,
         previous.recording_id,
         previous.stop_position,
-    )
-
-
-def stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
-    return RecordingDescriptor(
-        recording_id=NULL,
-        start_timestamp=NULL,
-        start_position=image.position,
-        initial_term_id=image.initial_term_id,
-        term_buffer_length=image.term_length,
-        mtu_length=image.mtu,
-        session_id=image.session_id,
-        stream_id=image.stream_id,
-        stripped_channel=channel,
-        original_channel=channel,
-        source_identity=image.source_identity,
     )
 
 
@@ -152,11 +117,6 @@ class Recorder:
         ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
     """
 
-    _owner = RECORDER
-
-    # Whether deleting a recording's first segments changes its start position in the catalog.
-    _MOVES_START = False
-
     def __init__(
         self,
         directory: Path | str,
@@ -172,71 +132,24 @@ class Recorder:
     ) -> None:
         self._limits = StartLimits(max_new_recordings)
         self.directory = Path(directory)
-        disk.make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
         self._segment_length = segment_length
-        self._durable = durable
         self._clock = clock
-        self._disk = disk
-        self._lock = lock_directory(self.directory, disk)
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
-        self._writers: dict[int, RecordingWriter] = {}
-        self._written: dict[int, int] = {}
         self._refusals: set[str] = set()
         self._delayed = self._unrecorded = 0
         self._failed: dict[int, RecordableImage] = {}
         self._failures = 0
-        self._closed = False
-        with ExitStack() as stack:
-            stack.callback(disk.close, self._lock)
-            if durable:
-                # This includes files of an earlier recorder, which may not have been durable.
-                disk.sync_path(self.directory)
-            self._mark = ArchiveMark(self.directory, clock, disk, self._owner)
-            stack.callback(self._mark.end)
-            self._catalog = Catalog(self.directory, durable=durable, disk=disk)
-            stack.callback(self._catalog.close)
-            self._recover(on_recovery)
-            stack.pop_all()
+        self._directory = RecordingDirectory(
+            self.directory, durable=durable, clock=clock, disk=disk, mode=mode, group=group
+        )
+        self._known = KnownRecordings(self.directory, self._directory.catalog, self._directory.recover(on_recovery))
 
     def __enter__(self) -> Recorder:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- recovery ----------------------------------------------------------------------------------------------------
-
-    def _recover(self, on_recovery: Callable[[Recovery], object]) -> None:
-        def report(progress: Recovery) -> None:
-            self._mark.touch()
-            on_recovery(progress)
-
-        lost_power = self._has_lost_power()
-        descriptors = recover(
-            self._catalog,
-            self._disk,
-            self._clock,
-            lost_power=lost_power,
-            moves_start=self._MOVES_START,
-            report=report,
-        )
-        self._note_boot()
-        self._known = KnownRecordings(self.directory, self._catalog, descriptors)
-        # Segments without an entry belong to a recording whose entry was lost. They stay, and their ids are not used again. A
-        # catalog cannot have lost more entries than fit into it: any other file is not a recorder's, and its id is only skipped.
-        self._segments = all_segment_bases(self.directory)
-        next_id = self._catalog.find_place()[0]
-        self._min_id = max((each for each in self._segments if each < next_id + MAX_ENTRIES), default=-1) + 1
-
-    def _has_lost_power(self) -> bool:
-        """Return whether the host was restarted since a recorder wrote here. Only then can writes be lost."""
-        boot = self._disk.boot()
-        return not boot or os.pread(self._lock, len(boot) + 1, 0) != boot
-
-    def _note_boot(self) -> None:
-        self._disk.resize(self._lock, 0)
-        self._disk.write(self._lock, self._disk.boot(), 0)
 
     # -- recordings --------------------------------------------------------------------------------------------------
 
@@ -293,7 +206,7 @@ class Recorder:
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
         """Extend the recording that a stream continues. Return None if there is none."""
-        previous = self._known.previous(stream, life, self._writers)
+        previous = self._known.previous(stream, life, self._directory.writers)
         if previous is None:
             return None
         if not previous.start_position <= stream.start_position <= previous.stop_position:
@@ -301,60 +214,12 @@ class Recorder:
             return None
         with RecordingReader(local_archive(self.directory), previous) as reader:
             count = reader.count_before(previous.stop_position)
-        return self._write(previous, previous.stop_position, count, life)
+        return self._directory.open_writer(previous, count, life)
 
     def _added(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter:
-        position = stream.start_position
-        new = replace(
-            stream,
-            start_timestamp=self._clock.epoch_ms(),
-            stop_position=position,
-            segment_file_length=max(self._segment_length, stream.term_buffer_length),
-            control_session_id=life.driver_start_ms,
-            correlation_id=life.image_id,
-        )
-        descriptor = self._catalog.add(new, min_id=self._free_id())
+        descriptor = self._directory.add_stream(stream, life, self._segment_length)
         self._known.add(descriptor)
-        return self._write(descriptor, position, Progress(position, 0), life)
-
-    def _free_id(self) -> int:
-        """Return the lowest id for a new recording that no file in the directory has."""
-        found = max(self._catalog.find_place()[0], self._min_id)
-        while found in self._segments:
-            found += 1
-        return found
-
-    def _write(
-        self,
-        descriptor: RecordingDescriptor,
-        position: int,
-        count: Progress,
-        life: StreamLife,
-        session_id: int | None = None,
-        checksum: int | None = None,
-    ) -> RecordingWriter:
-        writer = RecordingWriter(
-            self.directory,
-            descriptor,
-            position,
-            messages=count.messages,
-            whole=count.position == position,
-            checksum=checksum,
-            session_id=session_id,
-            life=life,
-            later=self._segments.get(descriptor.recording_id, ()),
-            durable=self._durable,
-            disk=self._disk,
-        )
-        self._segments.pop(descriptor.recording_id, None)
-        # Make it active in the catalog only after its positions are published, because readers of an active recording trust them.
-        try:
-            writer.descriptor = self._catalog.extend(descriptor)
-        except Exception:
-            writer.close()
-            raise
-        self._writers[descriptor.recording_id] = writer
-        return writer
+        return self._directory.open_writer(descriptor, Progress(descriptor.stop_position, 0), life)
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
         """End a recording: close its files and write its stop position to the catalog.
@@ -365,30 +230,12 @@ class Recorder:
         Returns:
             The final descriptor.
         """
-        failure: Exception | None = None
-        try:
-            writer.close()
-        except Exception as error:
-            failure = error  # after the stop position: nothing writes to the recording any longer
-        if self._writers.pop(writer.descriptor.recording_id, None) is not None:
-            self._note_written(self._written, writer)
-        descriptor = self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
-        if failure is not None:
-            raise failure
-        return descriptor
-
-    @staticmethod
-    def _note_written(written: dict[int, int], writer: RecordingWriter) -> None:
-        key = writer.descriptor.recording_id
-        written[key] = written.get(key, 0) + writer.messages - writer.messages_before
+        return self._directory.stop(writer)
 
     @property
     def written(self) -> dict[int, int]:
         """How many messages this recorder has written to each recording, by recording id."""
-        written = dict(self._written)
-        for writer in self._writers.values():
-            self._note_written(written, writer)
-        return written
+        return self._directory.written
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
@@ -417,7 +264,7 @@ class Recorder:
                 has ended, and later calls ignore the image (``has_failed``). Or another process has cut the mark file short.
             OSError: A write failed. The recorded position has not advanced past it. The next call tries again.
         """
-        self._mark.touch()
+        self._directory.mark.touch()
         bytes_moved = 0
         live: set[int] = set()
         failure: Exception | None = None
@@ -496,10 +343,12 @@ class Recorder:
         writer = self._extended(stream, life)
         if writer is not None:
             return writer
-        if self._catalog.is_full:
+        if self._directory.catalog.is_full:
             refusal = "the catalog is full; record into another directory"
         else:
-            refusal = self._limits.refusal(stream.source_identity, len(self._writers), self._clock.monotonic_ns())
+            refusal = self._limits.refusal(
+                stream.source_identity, len(self._directory.writers), self._clock.monotonic_ns()
+            )
         if not refusal:
             return self._added(stream, life)
         self._delayed += not recording.waits
@@ -536,42 +385,18 @@ class Recorder:
     @property
     def writers(self) -> tuple[RecordingWriter, ...]:
         """The recordings that are being written."""
-        return tuple(self._writers.values())
+        return tuple(self._directory.writers.values())
 
     @property
     def active(self) -> dict[int, int]:
         """The recorded position of each recording that is being written, by recording id."""
-        return {recording_id: writer.position for recording_id, writer in self._writers.items()}
+        return {recording_id: writer.position for recording_id, writer in self._directory.writers.items()}
 
     def close(self) -> None:
         """End every recording and unlock the directory. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        failure: Exception | None = None
-        ends: list[Callable[[], object]] = [partial(self._end, recording) for recording in self._images.values()]
-        ends.append(self._stop_all)
-        for end in ends:
-            try:
-                end()
-            except Exception as error:
-                failure = failure or error
+        ends = [partial(self._end, recording) for recording in self._images.values()]
         self._images.clear()
-        self._catalog.close()
-        self._mark.end()
-        self._disk.close(self._lock)
-        if failure is not None:
-            raise failure
-
-    def _stop_all(self) -> None:
-        failure: Exception | None = None
-        for writer in self.writers:
-            try:
-                self.stop(writer)
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        call_all([*ends, self._directory.close])
 
 
 # -- one image ---------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ BUGS = (
     Bug(
         name="a file with a huge number in its name uses up the ids of a directory",
         harm="nothing can be recorded beside a stray file",
-        file="recording/recorder.py",
+        file="recording/directory.py",
         old="max((each for each in self._segments if each < next_id + MAX_ENTRIES), default=-1) + 1",
         new="max(self._segments, default=-1) + 1",
         finder=Suite(selection=("tests/unit/recording/test_stray_names.py",)),

@@ -9,8 +9,8 @@ from tests.support.streams import Stream, record
 
 from mainstem.archive.server.files import ArchiveFiles
 from mainstem.recording import Recorder, open_recording
+from mainstem.recording.directory import LOCK_FILE
 from mainstem.recording.mark_file import MarkOwner
-from mainstem.recording.recorder import LOCK_FILE
 from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:

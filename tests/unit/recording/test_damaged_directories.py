@@ -59,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if number < 2:
             recorder.stop(writer)
     index_file(directory, 1).unlink()
-    os.close(recorder._lock)
+    os.close(recorder._directory._lock)
     return directory
 
 

@@ -91,7 +91,7 @@ def test_the_mark_is_fresh_while_recording_and_records_the_end(tmp_path: Path, c
 
 def test_the_mark_of_a_killed_recorder_does_not_keep_its_successor_out(tmp_path: Path, clock: ManualClock) -> None:
     killed = Recorder(tmp_path, clock=clock)
-    os.close(killed._lock)
+    os.close(killed._directory._lock)
     with Recorder(tmp_path, clock=clock) as recorder:
         assert recorder.start(**STREAM, join_position=0).descriptor.recording_id == 0
 

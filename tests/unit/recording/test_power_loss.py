@@ -13,8 +13,8 @@ from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recording, open_recordings, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE
+from mainstem.recording.directory import LOCK_FILE
 from mainstem.recording.index import ENTRY_LENGTH, HEADER_LENGTH, index_file
-from mainstem.recording.recorder import LOCK_FILE
 from mainstem.recording.verify import find_directory_problems
 from mainstem.store.disk import Disk
 
@@ -45,7 +45,7 @@ def killed(directory: Path, *, recordings: int = 3, stopped: tuple[int, ...] = (
         record(writer, Stream(session_id=number, term_length=TERM), PAYLOADS)
         if number in stopped:
             recorder.stop(writer)
-    os.close(recorder._lock)
+    os.close(recorder._directory._lock)
 
 
 def payloads(directory: Path, recording_id: int) -> list[bytes]:

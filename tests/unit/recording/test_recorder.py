@@ -78,7 +78,7 @@ def test_the_recorded_position_follows_each_write_while_recording(tmp_path: Path
 
 def killed(recorder: Recorder) -> None:
     """Imitate a kill: release the lock, but close and write nothing."""
-    os.close(recorder._lock)
+    os.close(recorder._directory._lock)
 
 
 @pytest.mark.parametrize("rest", [0, 1, 7, 31, 32, 33, 100])

@@ -11,6 +11,7 @@ from tests.support.streams import Stream
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.recording import Recorder, catalog, messages, open_recordings, read_catalog, segments, start_limits
+from mainstem.recording.directory import RecordingDirectory
 from mainstem.recording.start_limits import HOUR_S, StartLimits, max_written
 from mainstem.sim.clock import ManualClock
 
@@ -130,7 +131,7 @@ def test_recovery_of_many_recordings_lists_their_directory_once(
     for name in ("listdir", "scandir"):
         listing = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *args, listing=listing: listed.append(args) or listing(*args))
-    monkeypatch.setattr(Recorder, "_has_lost_power", lambda _: has_lost_power)
+    monkeypatch.setattr(RecordingDirectory, "_has_lost_power", lambda _: has_lost_power)
     files = len(os.listdir("/proc/self/fd"))
     listed.clear()
     with Recorder(tmp_path):

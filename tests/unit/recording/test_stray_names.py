@@ -112,8 +112,8 @@ def test_a_stray_id_that_the_catalog_reaches_is_skipped(tmp_path: Path) -> None:
     with Recorder(tmp_path, segment_length=TERM) as recorder:
         with open(tmp_path / "archive.catalog", "r+b") as file:
             os.pwrite(file.fileno(), struct.pack("<q", stray), 8)
-        recorder._catalog._next = None
-        recorder._catalog.find_place()
+        recorder._directory.catalog._next = None
+        recorder._directory.catalog.find_place()
         writer = Stream(session_id=78).start(recorder)
         assert writer.descriptor.recording_id == stray + 1
     assert (tmp_path / f"{stray}-0.rec").read_bytes() == b"not a frame"

@@ -10,20 +10,23 @@ import os
 from bisect import bisect_left
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.archive.server.refusals import refusal
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.catalog import NULL
+from mainstem.recording.directory import RecordingDirectory, call_all, stream_of
 from mainstem.recording.earlier_frames import EarlierFrames, earlier_frames
 from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
 from mainstem.recording.maintenance import SegmentFile, segment_files, segment_files_in
 from mainstem.recording.reader import Progress
-from mainstem.recording.recorder import Recorder, stream_of
 from mainstem.recording.segments import OLD_SUFFIX, parse_segment_name, segment_base, segment_name
+from mainstem.recording.start_limits import StartLimits
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -38,18 +41,30 @@ NAMES_PER_STEP = 500  # of the directory's files that are looked at at once
 STOP_AGAIN_NS = NS_PER_SECOND  # between attempts to write stop positions that could not be written
 
 
-class ArchiveFiles(Recorder):
+class ArchiveFiles:
     """The files of an archive. The mark file contains ``owner``; the other arguments are those of ``Recorder``."""
 
-    _MOVES_START = True
-
-    def __init__(self, directory: Path | str, owner: MarkOwner, **options: Any) -> None:
-        self._owner = owner
-        self._unstopped: dict[
-            int, tuple[int, int]
-        ] = {}  # where and when recordings ended that the catalog has as active
+    def __init__(
+        self,
+        directory: Path,
+        owner: MarkOwner,
+        *,
+        segment_length: int,
+        durable: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        disk: Disk = DISK,
+        on_recovery: Callable[[Any], object] = lambda _: None,
+    ) -> None:
+        self.directory = directory
+        self._segment_length = segment_length
+        self._clock, self._disk = clock, disk
+        self._limits = StartLimits()
+        # Where and when recordings ended that the catalog has as active.
+        self._unstopped: dict[int, tuple[int, int]] = {}
         self._stops_again_ns = 0
-        super().__init__(directory, **options)
+        self._directory = RecordingDirectory(directory, owner=owner, durable=durable, clock=clock, disk=disk)
+        self._catalog = self._directory.catalog
+        self._directory.recover(on_recovery, moves_start=True)
         self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
         self._ids = sorted(self._offsets)
         try:
@@ -57,6 +72,12 @@ class ArchiveFiles(Recorder):
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _finish_deletions(self) -> None:
         """Delete what a crash left: segments that were renamed to be deleted, and names that ``migrate`` also gave to others."""
@@ -128,34 +149,36 @@ class ArchiveFiles(Recorder):
         return status.f_bavail * status.f_frsize
 
     def touch(self) -> None:
-        self._mark.touch()
+        self._directory.mark.touch()
         if self._unstopped and self._clock.monotonic_ns() >= self._stops_again_ns:
             self._stop_again()
 
     def show_owner(self, owner: MarkOwner) -> None:
         """Show in the mark file what is known only once the archive is connected to its driver."""
-        self._mark.show(owner)
+        self._directory.mark.show(owner)
 
     # -- recordings --------------------------------------------------------------------------------------------------
 
     def start_refusal(self, image: Any) -> str:
         """Return which of a recorder's limits keeps a new recording from starting; an empty string if none, which counts it."""
-        return self._limits.refusal(image.source_identity, len(self._writers), self._clock.monotonic_ns())
+        return self._limits.refusal(image.source_identity, len(self._directory.writers), self._clock.monotonic_ns())
 
     def begin(self, image: Any, *, stripped: str, original: str) -> RecordingWriter:
         """Start a new recording of an image, at its join position. Raises RecordingError and OSError."""
         stream = replace(stream_of(image, original), start_position=image.join_position, stripped_channel=stripped)
-        writer = self._added(stream, _life(image))
+        life = _life(image)
+        descriptor = self._directory.add_stream(stream, life, self._segment_length)
+        writer = self._directory.open_writer(descriptor, Progress(descriptor.stop_position, 0), life)
         self._list(writer.descriptor)
         return writer
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
-        """End a recording, like `Recorder.stop`. If the catalog cannot be written, raise the error; `touch` tries again.
+        """End a recording. If the catalog cannot be written, raise the error; `touch` tries again.
 
         A recording without data keeps its catalog entry, because clients know its id, and no file.
         """
         try:
-            stopped = super().stop(writer)
+            stopped = self._directory.stop(writer)
             if stopped.stop_position == stopped.start_position:
                 with suppress(FileNotFoundError):
                     self._disk.delete(self.index_path(stopped.recording_id))
@@ -170,21 +193,24 @@ class ArchiveFiles(Recorder):
         for recording_id, (position, ended_ms) in list(self._unstopped.items()):
             descriptor = self.find(recording_id)
             # It may have been deleted or extended meanwhile, or the failure came after the stop position was written.
-            if descriptor is not None and descriptor.stop_position == NULL and recording_id not in self._writers:
+            if (
+                descriptor is not None
+                and descriptor.stop_position == NULL
+                and recording_id not in self._directory.writers
+            ):
                 self._catalog.stop(descriptor, position, ended_ms)
             del self._unstopped[recording_id]
 
     def close(self) -> None:
         """Try once more to stop recordings in the catalog, then end the others and unlock the directory. Idempotent."""
-        if not self._closed:
-            with suppress(Exception):  # reported when the recording ended; a restart finds its end
-                self._stop_again()
-        super().close()
+        with suppress(Exception):  # reported when the recording ended; a restart finds its end
+            self._stop_again()
+        self._unstopped.clear()
+        call_all([*(partial(self.stop, writer) for writer in self._directory.writers.values()), self._directory.close])
 
     def add_replica(self, source: RecordingDescriptor) -> RecordingDescriptor:
         """Add an empty recording for a copy of another archive's recording. Raises RecordingError and OSError."""
-        replica = self._catalog.add(_empty_replica(source), min_id=self._free_id())
-        self._known.add(replica)
+        replica = self._directory.add(_empty_replica(source))
         self._list(replica)
         return replica
 
@@ -205,7 +231,7 @@ class ArchiveFiles(Recorder):
         for segment in (yield from self.find_segments(recording_id)):
             self.delete_file(segment.path)
             yield
-        self._segments.pop(recording_id, None)
+        self._directory.forget_segments(recording_id)
         with suppress(FileNotFoundError):
             self._disk.delete(self.index_path(recording_id))
         self.flush_names()
@@ -221,7 +247,7 @@ class ArchiveFiles(Recorder):
         stop = descriptor.stop_position
         count = Progress(stop if earlier.is_whole else NULL, earlier.messages)
         extended = self._catalog.set_session(descriptor, image.session_id)
-        return self._write(extended, stop, count, _life(image), descriptor.session_id, earlier.checksum)
+        return self._directory.open_writer(extended, count, _life(image), descriptor.session_id, earlier.checksum)
 
     # -- deletions and other changes ---------------------------------------------------------------------------------
 
@@ -296,7 +322,7 @@ class ArchiveFiles(Recorder):
         if not moved:
             return
         self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
-        for writer in self.writers:
+        for writer in self._directory.writers.values():
             place = self._offsets[writer.descriptor.recording_id]
             writer.descriptor = replace(writer.descriptor, entry_offset=place)
 
@@ -314,7 +340,7 @@ class ArchiveFiles(Recorder):
         # The indexes no longer match the positions. Readers scan the frames of both recordings instead. An active recording
         # keeps its index, which readers follow; it describes what is recorded (``index.possible_starts``).
         for each in (source, target):
-            if each.recording_id not in self._writers:
+            if each.recording_id not in self._directory.writers:
                 self.delete_file(self.index_path(each.recording_id))
         self.flush_names()
         self._catalog.join(source, target, is_prepended=is_prepended)

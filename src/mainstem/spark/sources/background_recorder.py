@@ -16,8 +16,8 @@ from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
+from mainstem.recording.directory import LOCK_FILE
 from mainstem.recording.mark_file import DirectoryInUse
-from mainstem.recording.recorder import LOCK_FILE
 from mainstem.recording.segments import segment_bases, segment_name
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def test_every_message_is_read_once_and_in_order(tmp_path: Path, seed: int) -> N
         if rng.random() < 0.5:
             station.stop()
         else:
-            os.close(station.recorder._lock)  # killed: nothing else is closed
+            os.close(station.recorder._directory._lock)  # killed: nothing else is closed
         station.restart()
         station.stream.position = station.writer.position
 
