@@ -58,7 +58,7 @@ BUGS = (
     Bug(
         name="an archive says that it has recorded what it has only read",
         harm="messages that an archive acknowledged are missing from its recording",
-        file="archive/server/conductor.py",
+        file="archive/server/recordings.py",
         old="        return NULL if recording is None else recording.position\n",
         new="        return NULL if recording is None else recording.position + 4096\n",
         finder=Simulator(scenarios=("archive",)),
@@ -66,7 +66,7 @@ BUGS = (
     Bug(
         name="a replay takes the position where an active recording is for its end",
         harm="a replay that follows a recording ends in the middle of it",
-        file="archive/server/replays.py",
+        file="archive/server/replay_session.py",
         old="        return self._session.position, self._session.is_done\n",
         new="        return self._session.position, True\n",
         finder=Simulator(scenarios=("archive",)),
@@ -74,9 +74,9 @@ BUGS = (
     Bug(
         name="a stop by id forgets the subscription while it records others",
         harm="recordings that no request can stop fill the disk",
-        file="archive/server/conductor.py",
+        file="archive/server/recordings.py",
         old="        recording.owner.ends_when_idle = True\n",
-        new="        recording.owner.ends_when_idle = True\n        self._subscriptions.pop(recording.owner.key, None)\n",
+        new="        recording.owner.ends_when_idle = True\n        self.subscriptions.pop(recording.owner.key, None)\n",
         finder=Suite(selection=("tests/unit/archive/test_stopping.py",)),
     ),
     Bug(
@@ -90,7 +90,7 @@ BUGS = (
     Bug(
         name="an image that fails in an unexpected way ends its whole subscription",
         harm="one stream that cannot be recorded ends the recording of the others",
-        file="archive/server/conductor.py",
+        file="archive/server/recordings.py",
         old="        except Exception as error:\n            self._fail_to_begin(entry, error, writer)\n",
         new="        except (MainstemError, OSError) as error:\n            self._fail_to_begin(entry, error, writer)\n",
         finder=Suite(selection=("tests/unit/archive/test_failures.py",)),
@@ -248,8 +248,8 @@ BUGS = (
     Bug(
         name="an archive examines a recording in one cycle",
         harm="nobody is served for seconds when a recording without an index is extended, and the archive ends",
-        file="archive/server/conductor.py",
-        old="        while self._extensions and not (work and self._slice.is_over):\n",
+        file="archive/server/recordings.py",
+        old="        while self._extensions and not (work and self._cycle.is_over):\n",
         new="        while self._extensions:\n",
         finder=Suite(selection=("tests/unit/archive/test_long_work.py",)),
     ),

@@ -192,7 +192,7 @@ def test_a_stop_position_that_cannot_be_written_is_reported_and_written_later(ar
     with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
         assert client.signal()[0] == RecordingSignal.START
         position = publication.offer(b"x")
-        archive.until(lambda: archive.server._conductor._recordings.get(0).position == position)
+        archive.until(lambda: archive.server._conductor._active.get(0).position == position)
         archive.disk.fails_from_now(OSError(errno.ENOSPC, "No space left on device"))
     response = client.take(lambda each: each.values.get("code") == ResponseCode.ERROR)
     assert response.correlation_id == started

@@ -10,10 +10,12 @@ from tests.support.archive_server import CHANNEL, ControlClient, RunningArchive
 from tests.support.many_recordings import make_recordings
 
 from mainstem.archive.messages import decode, encode
-from mainstem.archive.server import slices
-from mainstem.archive.server.conductor import MAX_CHANNEL_PART, MAX_REQUEST_LENGTH, MAX_SEARCHES, MAX_TOKENS
+from mainstem.archive.server import duty_cycle
+from mainstem.archive.server.conductor import MAX_REQUEST_LENGTH
 from mainstem.archive.server.control_session import MAX_QUEUED_BYTES
 from mainstem.archive.server.files import ArchiveFiles
+from mainstem.archive.server.listings import MAX_CHANNEL_PART, MAX_SEARCHES
+from mainstem.archive.server.replays import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +149,7 @@ def test_unfinished_and_long_requests_hold_no_more_than_the_longest_valid_one(tm
 def test_searches_and_listings_of_many_sessions_share_one_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(duty_cycle, "SLICE_NS", 0)
     make_recordings(tmp_path, 150)
     looked_at = 0
     find = ArchiveFiles.find
@@ -242,7 +244,7 @@ def test_recording_events_that_nobody_reads_hold_nothing_and_delay_nothing(tmp_p
                 archive.work()
             # 3,000 messages are over twice as many events as the publication has room for.
             assert memory.held < MIB
-        recorded = {recording.image.session_id: recording for recording in archive.server._conductor._recordings}
+        recorded = {recording.image.session_id: recording for recording in archive.server._conductor._active}
         archive.until(lambda: all(recorded[each.session_id].position == positions[each] for each in publications))
         assert is_served(client)
         # Once they are read, the last position of each recording follows.

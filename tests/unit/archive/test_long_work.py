@@ -11,8 +11,9 @@ from tests.support.many_recordings import make_recordings
 
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import RecordingSignal, encode
-from mainstem.archive.server import files, slices
-from mainstem.archive.server.conductor import MAX_SEARCHES, MAX_UPDATES
+from mainstem.archive.server import duty_cycle, files
+from mainstem.archive.server.channel_updates import MAX_UPDATES
+from mainstem.archive.server.listings import MAX_SEARCHES
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording import catalog, earlier_frames, find_problems, open_recordings, read_catalog
 from mainstem.recording.index import index_file
@@ -29,7 +30,7 @@ FRAMES, FRAME_LENGTH = 400, 1024
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An archive whose slices have room for one small step."""
-    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(duty_cycle, "SLICE_NS", 0)
     monkeypatch.setattr(earlier_frames, "STEP_LENGTH", FRAME_LENGTH)
     with RunningArchive(tmp_path / "archive") as running:
         yield running
@@ -139,7 +140,7 @@ def test_segments_of_a_recording_that_changes_are_not_attached(archive: RunningA
 def test_searches_and_listings_of_many_recordings_leave_time_for_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(duty_cycle, "SLICE_NS", 0)
     make_recordings(tmp_path / "archive", 150)
     with RunningArchive(tmp_path / "archive") as archive:
         first, second, other = (archive.connected() for _ in range(3))
@@ -173,7 +174,7 @@ def test_searches_and_listings_of_many_recordings_leave_time_for_other_requests(
 
 
 def test_channels_are_updated_beside_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(duty_cycle, "SLICE_NS", 0)
     monkeypatch.setattr(catalog, "COPY_LENGTH", 512)
     make_recordings(tmp_path / "archive", 150)
     before = {each.recording_id: each for each in read_catalog(tmp_path / "archive")}
@@ -209,7 +210,7 @@ def test_channels_are_updated_beside_other_requests(tmp_path: Path, monkeypatch:
 def test_an_update_of_a_recording_that_is_purged_meanwhile_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "SLICE_NS", 0)
+    monkeypatch.setattr(duty_cycle, "SLICE_NS", 0)
     monkeypatch.setattr(catalog, "COPY_LENGTH", 512)
     make_recordings(tmp_path / "archive", 150)
     with RunningArchive(tmp_path / "archive") as archive:

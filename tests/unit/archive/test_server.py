@@ -22,7 +22,7 @@ from mainstem.aeron import idle
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
-from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject, conductor
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject, refusals
 from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
 from mainstem.recording import find_problems, messages, open_recordings, read_catalog
 from mainstem.recording.mark_file import MARK_FILE, Mark
@@ -411,7 +411,7 @@ def test_the_limit_of_recordings_counts_subscriptions_that_wait_for_an_image(tmp
 def test_images_beyond_a_limit_wait_to_be_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_hourly: bool
 ) -> None:
-    monkeypatch.setattr(conductor, "_throttle", LogThrottle(conductor.log))
+    monkeypatch.setattr(refusals, "_throttle", LogThrottle(refusals.log))
     with RunningArchive(tmp_path, max_concurrent_recordings=20 if is_hourly else 2) as archive:
         if is_hourly:
             archive.server._conductor._files._limits = StartLimits(2 * SOURCE_SHARE)
@@ -515,7 +515,7 @@ def test_progress_that_the_events_had_no_room_for_is_reported_later(tmp_path: Pa
                 sent += 1  # nobody reads them, so the publication has no room for an event
             assert status == OfferStatus.BACK_PRESSURED
             end = publish(archive, publication)
-            archive.until(lambda: archive.server._conductor._recordings.get(0).position == end)
+            archive.until(lambda: archive.server._conductor._active.get(0).position == end)
             found: list[Any] = []
 
             def has_come() -> bool:
@@ -621,7 +621,7 @@ def test_a_stopped_replay_is_gone_for_its_subscriber(archive: RunningArchive) ->
         client.signal()
         subscription = replay(archive, client, recording_id=0, position=0, length=-1)
         assert read(archive, subscription, COUNT) == [payload(number) for number in range(COUNT)]
-        session = archive.server._conductor._replays[0].session_id
+        session = archive.server._conductor._replays._sessions[0].session_id
         assert client.ask("StopReplayRequest", replay_session_id=session) == 0
         archive.until(lambda: not subscription.images, "the image goes")
         assert client.ask("StopReplayRequest", replay_session_id=session) == 0

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.archive.messages import Message
+    from mainstem.archive.server.active_recordings import ActiveRecordings
     from mainstem.archive.server.control_session import ControlSession
+    from mainstem.archive.server.duty_cycle import DutyCycle
     from mainstem.archive.server.files import ArchiveFiles
-    from mainstem.archive.server.recordings import ActiveRecordings
-    from mainstem.archive.server.replays import ReplaySession
-    from mainstem.archive.server.slices import Slice
+    from mainstem.archive.server.replay_session import ReplaySession
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.maintenance import SegmentFile
 
@@ -60,7 +60,7 @@ class DeleteOperation:
         reaches: int,
         waits_for: Iterable[ReplaySession] = (),
         search: Generator[None, None, list[SegmentFile]] | None = None,
-        cycle: Slice | None = None,
+        cycle: DutyCycle | None = None,
     ) -> None:
         self.recording_id = recording_id
         self.reaches = reaches
@@ -126,7 +126,7 @@ class Attachment:
     reaches = NULL  # it deletes nothing
 
     def __init__(
-        self, control: ControlSession, correlation_id: int, recording_id: int, files: ArchiveFiles, cycle: Slice
+        self, control: ControlSession, correlation_id: int, recording_id: int, files: ArchiveFiles, cycle: DutyCycle
     ) -> None:
         self.recording_id = recording_id
         self.is_done = False
@@ -190,7 +190,7 @@ class Deletions:
         files: ArchiveFiles,
         recordings: ActiveRecordings,
         replays: Callable[[], list[ReplaySession]],
-        cycle: Slice,
+        cycle: DutyCycle,
     ) -> None:
         self._files, self._recordings, self._replays, self._cycle = files, recordings, replays, cycle
         self._operations: dict[int, DeleteOperation | Attachment] = {}

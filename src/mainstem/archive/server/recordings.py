@@ -1,383 +1,443 @@
-"""Recordings of an archive: the subscriptions that clients asked for, and one recording for each image."""
+"""The archive's recordings: the subscriptions that clients asked for, and one recording for each of their images."""
 
 from __future__ import annotations
 
-import errno
-import logging
-import struct
-from collections import deque
-from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core.log.read import find_ready
-from mainstem._internal.clock import NS_PER_MS
-from mainstem.archive.messages import RecordingSignal, encode
+from mainstem.aeron.channel import ChannelUri
+from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation
+from mainstem.archive.server.channels import recording_channel, recording_key, stripped
+from mainstem.archive.server.duty_cycle import step_each
+from mainstem.archive.server.recording_session import POSITION_COUNTER, RecordingSession, position_counter
+from mainstem.archive.server.recording_subscription import Extension, RecordingSubscription
 from mainstem.archive.server.refusals import reason_of, refusal
-from mainstem.errors import ArchiveErrorCode, MainstemError
+from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
+from mainstem.recording.catalog import check_texts
+from mainstem.recording.start_limits import RETRY_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable
 
     from mainstem._internal.clock import Clock
-    from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client import Aeron
+    from mainstem.archive.messages import Message
+    from mainstem.archive.server.active_recordings import ActiveRecordings
     from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.counters import DiskTimes
+    from mainstem.archive.server.deletions import Deletions
+    from mainstem.archive.server.duty_cycle import DutyCycle
     from mainstem.archive.server.files import ArchiveFiles
+    from mainstem.archive.server.recording_session import RecordingEvents
+    from mainstem.archive.server.refusals import RefusedRequests
+    from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.recording.earlier_frames import EarlierFrames
     from mainstem.recording.writer import RecordingWriter
 
-log = logging.getLogger("mainstem.archive")
-
-POSITION_COUNTER = 100
-LONG_RUN = 128 << 10  # bytes; after a write of at least this length, more may be available
-MAX_SOURCE_LENGTH = 88  # bytes of the source identity in the counter's key
-MAX_LABEL_LENGTH = 380
-_POSITION_KEY = struct.Struct("<qii")
+# Bytes of frames written per cycle, about two milliseconds of work, shared by the recordings that have frames to write. Each gets
+# at least MIN_SHARE, which fits the longest frame.
+BYTES_PER_CYCLE, MIN_SHARE = 4 << 20, 64 << 10
+IMAGES_PER_RETRY = 64  # waiting images of a subscription for which the limits are checked again at once
 
 
-def position_counter(descriptor: RecordingDescriptor, archive_id: int) -> tuple[bytes, str]:
-    """Return the key and the label of a recording's position counter."""
-    d = descriptor
-    source = d.source_identity.encode("ascii", "replace")[:MAX_SOURCE_LENGTH]
-    key = _POSITION_KEY.pack(d.recording_id, d.session_id, len(source)) + source + struct.pack("<q", archive_id)
-    end = f" - archiveId={archive_id}"
-    label = f"rec-pos: {d.recording_id} {d.session_id} {d.stream_id} {d.stripped_channel}"
-    return key, label[: MAX_LABEL_LENGTH - len(end)] + end
-
-
-@dataclass(eq=False)
-class RecordingSubscription:
-    """A subscription whose images are recorded.
-
-    Attributes:
-        registration_id: The driver's registration id; -1 until the subscription has been added.
-        arrived: Images that have become available and are not being recorded yet.
-        waiting: Images that are not being recorded because of a limit.
-        extends: The recording that the image continues; None for new recordings.
-        sessions: The active recordings.
-        latest: The recording that began last; None before the first.
-        error: The most recent error; empty if nothing failed.
-        is_examining: Whether the recording to extend is being examined.
-        ends_when_idle: Whether the subscription ends with its last active recording, because one was stopped by its id.
-    """
-
-    control: ControlSession
-    correlation_id: int
-    _: KW_ONLY
-    key: str
-    channel: str
-    original_channel: str
-    stripped_channel: str
-    stream_id: int
-    auto_stop: bool
-    extends: int | None = None
-    registration_id: int = -1
-    arrived: deque[Any] = field(default_factory=deque)
-    waiting: deque[Any] = field(default_factory=deque)
-    sessions: list[RecordingSession] = field(default_factory=list)
-    latest: RecordingSession | None = None
-    error: str = ""
-    ends_when_idle: bool = False
-    is_examining: bool = False
-    operation: Operation[Any] | None = None
-    subscription: Any = None
-
-    def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        """Report an error that occurred after the response, under the correlation id of the request."""
-        self.error = text
-        self.control.fail(self.correlation_id, text, code)
-
-    def close(self) -> None:
-        """Close the subscription, or cancel adding it."""
-        if self.operation is not None:
-            self.operation.cancel()
-            self.operation = None
-        if self.subscription is not None:
-            self.subscription.close()
-
-
-class Extension:
-    """Examines a recording that an image continues, which can take long, before it is extended."""
+class Recordings:
+    """Starts, extends, runs and stops recordings. ``subscriptions`` has the open subscriptions by key, so requests find each."""
 
     def __init__(
+        self,
+        aeron: Aeron,
+        files: ArchiveFiles,
+        settings: ArchiveSettings,
+        clock: Clock,
+        cycle: DutyCycle,
+        active: ActiveRecordings,
+        deletions: Deletions,
+        events: RecordingEvents,
+        refused: RefusedRequests,
+        writes: DiskTimes,
+    ) -> None:
+        self._aeron, self._files, self._settings, self._clock = aeron, files, settings, clock
+        self._cycle, self._active, self._deletions = cycle, active, deletions
+        self._events, self._refused, self._writes = events, refused, writes
+        self.subscriptions: dict[str, RecordingSubscription] = {}
+        # Subscriptions with a pending command or with new images.
+        self._changed: dict[RecordingSubscription, None] = {}
+        # Subscriptions with images that wait for a limit of recordings, and when the limits are checked again.
+        self._waiting: dict[RecordingSubscription, None] = {}
+        self._retry_ns = cycle.now_ns
+        self._extensions: list[Extension] = []
+        self._steps: tuple[Callable[[], int], ...] = (
+            self._work_of_subscriptions,
+            self._work_of_waiting_images,
+            self._work_of_extensions,
+            self._work_of_recordings,
+        )
+
+    def do_work(self) -> int:
+        return self._cycle.run(self._steps)
+
+    def end(self) -> None:
+        """End all recordings. ``close`` closes their subscriptions."""
+        self._cycle.run([each.close for each in self._extensions])
+        self._cycle.run([recording.end for recording in self._active])
+        self._extensions.clear()
+        self._active.clear()
+
+    def close(self) -> None:
+        self._cycle.run([each.close for each in self.subscriptions.values()])
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def start(self, session: ControlSession, request: Message) -> None:
+        self._check_recordings()
+        self._check_space()
+        self._subscribe(session, request, extends=None)
+
+    def extend(self, session: ControlSession, request: Message) -> RecordingSubscription:
+        """Extend a recording. Return the subscription that does it."""
+        self._check_recordings()
+        descriptor = self._files.known(request.recording_id)
+        if descriptor.stream_id != request.stream_id:
+            raise refusal(
+                f"cannot extend recording {descriptor.recording_id} with streamId={request.stream_id} "
+                f"for existing streamId={descriptor.stream_id}",
+                ArchiveErrorCode.UNKNOWN_RECORDING,
+            )
+        self._check_extendable(descriptor)
+        self._check_space()
+        return self._subscribe(session, request, extends=descriptor.recording_id)
+
+    def start_extension(self, session: ControlSession, request: Message) -> None:
+        self.extend(session, request)
+
+    def _check_recordings(self) -> None:
+        count = len(self._active) + sum(entry.latest is None for entry in self.subscriptions.values())
+        limit = self._settings.max_concurrent_recordings
+        if count >= limit:
+            raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+        limit = self._settings.max_recording_subscriptions
+        if len(self.subscriptions) >= limit:
+            raise refusal(f"max recording subscriptions reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+
+    def _check_space(self) -> None:
+        free, threshold = self._files.free_space, self._settings.low_storage_space_threshold
+        if free <= threshold:
+            raise refusal(f"low storage threshold={threshold} <= usableSpace={free}", ArchiveErrorCode.STORAGE_SPACE)
+
+    def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
+        recording_id = descriptor.recording_id
+        self._active.check_inactive("extend", recording_id)
+        if self._deletions.reaches(recording_id, descriptor.stop_position):
+            raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
+
+    def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> RecordingSubscription:
+        uri = ChannelUri.parse(request.channel)
+        check_texts(stripped(uri), request.channel)
+        key = recording_key(uri, request.stream_id)
+        if key in self.subscriptions:
+            raise refusal(
+                f"recording exists for streamId={request.stream_id} channel={request.channel}",
+                ArchiveErrorCode.ACTIVE_SUBSCRIPTION,
+            )
+        entry = RecordingSubscription(
+            session,
+            request.correlation_id,
+            key=key,
+            channel=recording_channel(uri, local=request.source_location == SourceLocation.LOCAL),
+            original_channel=request.channel,
+            stripped_channel=stripped(uri),
+            stream_id=request.stream_id,
+            auto_stop=request.values.get("auto_stop") == 1,
+            extends=extends,
+        )
+
+        def on_available_image(image: Any) -> None:
+            entry.arrived.append(image)
+            self._changed[entry] = None
+
+        entry.operation = self._aeron.async_add_subscription(
+            entry.channel, request.stream_id, on_available_image=on_available_image
+        )
+        self.subscriptions[key] = entry
+        self._changed[entry] = None
+        return entry
+
+    def _work_of_subscriptions(self) -> int:
+        return step_each(list(self._changed), self._work_of_subscription, self._fail_subscription)
+
+    def _work_of_subscription(self, entry: RecordingSubscription) -> int:
+        work = 0
+        if entry.operation is not None:
+            work += self._subscribed(entry)
+        if entry.operation is None:
+            del self._changed[entry]
+            while entry.arrived and entry.subscription is not None:
+                self._admit(entry, entry.arrived.popleft())
+                work += 1
+        return work
+
+    def _admit(self, entry: RecordingSubscription, image: Any) -> None:
+        """Record an image, or let it wait if a limit is reached. It is not read while it waits, which stalls its publisher."""
+        limit = self._recording_limit(entry, image)
+        if not limit:
+            self._record(entry, image)
+            return
+        self._refused.note(
+            "recordings", image, f"stream {image.stream_id} session {image.session_id} waits to be recorded: {limit}"
+        )
+        if not entry.waiting:  # the client is not told of each of a flood of images
+            entry.fail(limit, ArchiveErrorCode.MAX_RECORDINGS)
+        entry.waiting.append(image)
+        self._waiting[entry] = None
+
+    def _recording_limit(self, entry: RecordingSubscription, image: Any) -> str:
+        """Return which limit keeps an image from being recorded now; an empty string if none does, which counts its start."""
+        others = (each for each in self.subscriptions.values() if each is not entry)
+        limit = self._settings.max_concurrent_recordings
+        # Subscriptions that never had a recording have one coming: their requests were admitted.
+        if len(self._active) + sum(each.latest is None for each in others) >= limit:
+            return f"max concurrent recordings reached {limit}"
+        return "" if entry.extends is not None else self._files.start_refusal(image)
+
+    def _work_of_waiting_images(self) -> int:
+        if not self._waiting or self._cycle.now_ns < self._retry_ns:
+            return 0
+        self._retry_ns = self._cycle.now_ns + RETRY_NS
+        return step_each(list(self._waiting), self._retry, self._fail_subscription)
+
+    def _retry(self, entry: RecordingSubscription) -> int:
+        work = 0
+        for _ in range(min(len(entry.waiting), IMAGES_PER_RETRY)):
+            image = entry.waiting.popleft()
+            if image.closed:
+                work += 1
+            elif self._recording_limit(entry, image):
+                entry.waiting.append(image)
+            else:
+                self._record(entry, image)
+                work += 1
+        if not entry.waiting:
+            self._waiting.pop(entry, None)
+        return work
+
+    def _fail_subscription(self, entry: RecordingSubscription, text: str) -> None:
+        entry.fail(text)
+        self._end_subscription(entry)
+        self._changed.pop(entry, None)
+
+    def _subscribed(self, entry: RecordingSubscription) -> int:
+        assert entry.operation is not None
+        try:
+            subscription = entry.operation.poll()
+        except MainstemError as error:
+            entry.operation = None
+            entry.fail(str(error))
+            self._end_subscription(entry)
+            return 1
+        if subscription is None:
+            return 0
+        entry.operation, entry.subscription = None, subscription
+        entry.registration_id = subscription.registration_id
+        entry.control.respond(entry.correlation_id, entry.registration_id)
+        return 1
+
+    def _record(self, entry: RecordingSubscription, image: Any) -> None:
+        if entry.extends is None:
+            self._begin(entry, image, RecordingSignal.START, partial(self._new_recording, entry, image))
+            return
+        try:
+            descriptor = self._extendable(entry.extends, image)
+        except Exception as error:
+            self._fail_to_begin(entry, error)
+            return
+        recording_id = descriptor.recording_id
+        self._extensions.append(Extension(entry, image, recording_id, self._files.earlier_frames(descriptor)))
+        self._active.reserved.add(recording_id)
+
+    def _new_recording(self, entry: RecordingSubscription, image: Any) -> RecordingWriter:
+        return self._files.begin(image, stripped=entry.stripped_channel, original=entry.original_channel)
+
+    def _work_of_extensions(self) -> int:
+        """Examine recordings that images continue, one after the other, in a slice of the cycle. Extend those that are done."""
+        work = 0
+        while self._extensions and not (work and self._cycle.is_over):
+            work += 1
+            extension = self._extensions[0]
+            try:
+                if not extension.step():
+                    continue
+            except Exception as error:
+                self._end_extension(extension)
+                self._fail_to_begin(extension.entry, error)
+                continue
+            self._end_extension(extension)
+            self._begin(
+                extension.entry, extension.image, RecordingSignal.EXTEND, partial(self._extended_recording, extension)
+            )
+        return work
+
+    def _extended_recording(self, extension: Extension) -> RecordingWriter:
+        assert extension.earlier is not None
+        # The catalog's entry may have moved in the meantime.
+        descriptor = self._extendable(extension.recording_id, extension.image)
+        return self._files.extend(descriptor, extension.image, extension.earlier)
+
+    def _end_extension(self, extension: Extension) -> None:
+        self._extensions.remove(extension)
+        self._active.reserved.discard(extension.recording_id)
+        extension.close()
+
+    def _fail_to_begin(
+        self, entry: RecordingSubscription, error: Exception, writer: RecordingWriter | None = None
+    ) -> None:
+        entry.fail(reason_of(error), error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC)
+        if writer is not None:
+            self._files.stop(writer)
+        if entry.auto_stop:
+            self._end_subscription(entry)
+
+    def _begin(
         self,
         entry: RecordingSubscription,
         image: Any,
-        recording_id: int,
-        steps: Generator[None, None, EarlierFrames],
-    ) -> None:
-        self.entry, self.image, self.recording_id = entry, image, recording_id
-        self.earlier: EarlierFrames | None = None
-        self._steps = steps
-        entry.is_examining = True
-
-    def step(self) -> bool:
-        """Read some more. Return whether that was all, and ``earlier`` is known."""
-        try:
-            next(self._steps)
-        except StopIteration as end:
-            self.earlier = end.value
-            return True
-        return False
-
-    def close(self) -> None:
-        self.entry.is_examining = False
-        self._steps.close()
-
-
-class RecordingEvents:
-    """Publishes recording events, if there is a publication. Events that do not fit into it are dropped."""
-
-    def __init__(self, publication: Any) -> None:
-        self._publication = publication
-
-    def send(self, name: str, *, attempts: int = 3, **values: Any) -> bool:
-        """Offer an event. Return whether the publication accepted it."""
-        if self._publication is None:
-            return True
-        if not self._publication.is_connected:
-            return False
-        message = encode(name, **values)
-        return any(self._publication.offer(message) > 0 for _ in range(attempts))
-
-    def close(self) -> None:
-        if self._publication is not None:
-            self._publication.close()
-
-
-class RecordingSession:
-    """Records one image: adds the counter of its position first, then writes frames as they arrive.
-
-    Attributes:
-        image: The image to record.
-        is_done: Whether the recording has ended.
-        is_cut: Whether the recording ended because its image was lost or revoked.
-        is_drained: Whether the recording ended because its publisher ended the stream, and contains the whole stream.
-    """
-
-    def __init__(
-        self,
-        owner: RecordingSubscription,
-        image: Any,
-        writer: RecordingWriter,
         signal: RecordingSignal,
-        adding: Operation[Any],
-        files: ArchiveFiles,
-        events: RecordingEvents,
-        clock: Clock,
-        writes: DiskTimes,
+        open_writer: Callable[[], RecordingWriter],
     ) -> None:
-        self.owner = owner
-        self.writer = writer
-        self.is_done = self.is_cut = self.is_drained = self._is_signaled = False
-        self.image = image
-        self._signal = signal
-        self._files, self._events, self._clock, self._writes = files, events, clock, writes
-        self._adding: Operation[Any] | None = adding
-        self._counter: Any = None
-        self._start_position = writer.position
-        self._reported = writer.position
-
-    @property
-    def is_starting(self) -> bool:
-        """Whether the counter has not been added yet."""
-        return self._adding is not None
-
-    @property
-    def is_unreported(self) -> bool:
-        """Whether the latest progress event has not been sent for lack of room."""
-        return not self.is_done and self._reported != self.position
-
-    @property
-    def recording_id(self) -> int:
-        return self.writer.descriptor.recording_id
-
-    @property
-    def position(self) -> int:
-        """The position up to which the image has been recorded."""
-        return self.writer.position
-
-    def do_work(self, share: int) -> int:
-        """Write available frames, up to ``share`` bytes. Return the number of bytes written."""
-        if self._adding is not None and not self._has_begun():
-            return 0
-        image = self.image
-        if image.closed:
-            self._note_end()
-            self.end()
-            return 1
-        length = written = 0
+        writer: RecordingWriter | None = None
         try:
-            while written < share:
-                offset, term_end = image.readable()
-                limit = min(term_end, offset + share - written)
-                self._writes.begin()
-                length = self.writer.take(image.log, offset, limit, self._clock.epoch_ms() * NS_PER_MS)
-                if length:
-                    self._writes.end(length)
-                    image.release(image.position + length)
-                    self._counter.set_release(self.position)
-                    written += length
-                if length < LONG_RUN:
-                    break
-        except MainstemError as error:  # before OSError, which some are too, without its errno and text
-            self.end(f"recording {self.recording_id}: {error}")
-            return 1
-        except OSError as error:
-            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            self.end(
-                f"recording {self.recording_id} cannot be written: {error.strerror}",
-                ArchiveErrorCode.STORAGE_SPACE if is_full else ArchiveErrorCode.GENERIC,
-            )
-            return 1
-        if not written and image.is_end_of_stream:
-            self._note_end()
-            self.end()
-            return 1
-        # Retry the progress event if there was no room for it.
-        if self.is_unreported:
-            self._report_progress()
-        return written
-
-    def _note_end(self) -> None:
-        self.is_drained = self.image.is_end_of_stream and not self.image.is_publication_revoked
-        self.is_cut = not self.is_drained
-
-    def _has_begun(self) -> bool:
-        assert self._adding is not None
-        try:
-            counter = self._adding.poll()
-        except MainstemError as error:
-            self.end(f"the position counter of recording {self.recording_id} cannot be added: {error}")
-            return False
-        if counter is None:
-            return False
-        self._adding, self._counter = None, counter
-        counter.set_release(self.position)
-        owner, descriptor = self.owner, self.writer.descriptor
-        owner.control.signal(
-            self._signal, owner.correlation_id, self.recording_id, owner.registration_id, self.position
-        )
-        self._events.send(
-            "RecordingStarted",
-            recording_id=self.recording_id,
-            start_position=self.position,
-            session_id=descriptor.session_id,
-            stream_id=descriptor.stream_id,
-            channel=descriptor.original_channel,
-            source_identity=descriptor.source_identity,
-        )
-        return True
-
-    def _report_progress(self) -> None:
-        position = self.position
-        if self._events.send(
-            "RecordingProgress",
-            attempts=1,
-            recording_id=self.recording_id,
-            start_position=self._start_position,
-            position=position,
-        ):
-            self._reported = position
-
-    def end(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        """Stop the recording at its current position, and report it."""
-        self.stop(error, code)
-        self.signal_stop()
-
-    def stop(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
-        """Stop the recording at its current position. The caller calls ``signal_stop`` next, after signals that precede it."""
-        if self.is_done:
+            writer = open_writer()
+            key, label = position_counter(writer.descriptor, self._settings.id)
+            adding = self._aeron.async_add_counter(POSITION_COUNTER, label, key=key)
+        except Exception as error:
+            self._fail_to_begin(entry, error, writer)
             return
-        self.is_done = True
-        try:
-            if self.image.is_end_of_stream:
-                self.writer.end_life()
-            self._files.stop(self.writer)
-        except Exception as failure:
-            error = error or f"recording {self.recording_id} cannot be stopped in the catalog: {reason_of(failure)}"
-        if error:
-            log.error("%s", error)
-            self.owner.fail(error, code)
-        self._events.send(
-            "RecordingStopped",
-            recording_id=self.recording_id,
-            start_position=self._start_position,
-            stop_position=self.position,
+        recording = RecordingSession(
+            entry, image, writer, signal, adding, self._files, self._events, self._clock, self._writes
         )
-        if self._adding is not None:
-            self._adding.cancel()
-        if self._counter is not None:
-            self._counter.close()
+        entry.latest = recording
+        entry.sessions.append(recording)
+        self._active.add(recording)
 
-    def signal_stop(self) -> None:
-        """Send the signal STOP. Can be called twice."""
-        if not self._is_signaled:
-            self._is_signaled = True
-            owner = self.owner
-            owner.control.signal(
-                RecordingSignal.STOP, owner.correlation_id, self.recording_id, owner.registration_id, self.position
+    def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
+        d = descriptor = self._files.known(recording_id)
+        self._check_extendable(descriptor)
+        for name, joined, of_recording, recorded in (
+            ("joinPosition", image.join_position, "stopPosition", d.stop_position),
+            ("initialTermId", image.initial_term_id, "initialTermId", d.initial_term_id),
+            ("termBufferLength", image.term_length, "termBufferLength", d.term_buffer_length),
+            ("mtuLength", image.mtu, "mtuLength", d.mtu_length),
+        ):
+            if joined != recorded:
+                raise refusal(
+                    f"cannot extend recording {recording_id} image.{name}={joined} != rec.{of_recording}={recorded}",
+                    ArchiveErrorCode.INVALID_EXTENSION,
+                )
+        return descriptor
+
+    def _work_of_recordings(self) -> int:
+        ready = self._active.ready()
+        share = max(MIN_SHARE, BYTES_PER_CYCLE // max(1, len(ready)))
+
+        def step(recording: RecordingSession) -> int:
+            work = 0 if recording.is_done else recording.do_work(share)
+            if recording.is_done:
+                self._ended(recording)
+            return work
+
+        return step_each(ready, step, self._fail_recording)
+
+    def _fail_recording(self, recording: RecordingSession, text: str) -> None:
+        recording.end(f"recording {recording.recording_id}: {text}")
+        self._ended(recording)
+
+    def _ended(self, recording: RecordingSession) -> None:
+        self._active.discard(recording)
+        entry = recording.owner
+        if recording in entry.sessions:
+            entry.sessions.remove(recording)
+        if entry.auto_stop or (entry.ends_when_idle and not entry.sessions):
+            self._end_subscription(entry)
+
+    def _end_subscription(self, entry: RecordingSubscription) -> None:
+        """Stop all recordings of a subscription, close it, and forget it. Can be called twice."""
+        for recording in self.stop_subscription(entry):
+            recording.signal_stop()
+
+    def stop_subscription(self, entry: RecordingSubscription) -> list[RecordingSession]:
+        """End a subscription. Return its recordings, whose STOP the caller signals.
+
+        Nothing else forgets a subscription: while one is open, its recordings can be stopped, and new images can be recorded.
+        """
+        if self.subscriptions.get(entry.key) is entry:
+            del self.subscriptions[entry.key]
+        entry.arrived.clear()
+        entry.waiting.clear()
+        for extension in [each for each in self._extensions if each.entry is entry]:
+            self._end_extension(extension)
+        self._waiting.pop(entry, None)
+        stopped = list(entry.sessions)
+        for recording in stopped:
+            recording.stop()
+            self._active.discard(recording)
+        entry.sessions.clear()
+        entry.close()
+        return stopped
+
+    # -- stopping ----------------------------------------------------------------------------------------------------
+
+    def stop(self, session: ControlSession, request: Message) -> None:
+        key = recording_key(ChannelUri.parse(request.channel), request.stream_id)
+        entry = self.subscriptions.get(key)
+        if entry is None:
+            raise refusal(
+                f"no recording found for streamId={request.stream_id} channel={request.channel}",
+                ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
             )
+        self._stop_all_of(entry, session, request)
 
+    def stop_by_subscription(self, session: ControlSession, request: Message) -> None:
+        entry = next(
+            (each for each in self.subscriptions.values() if each.registration_id == request.subscription_id), None
+        )
+        if entry is None or entry.registration_id < 0:
+            raise refusal(
+                f"no recording subscription found for subscriptionId={request.subscription_id}",
+                ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
+            )
+        self._stop_all_of(entry, session, request)
 
-class ActiveRecordings:
-    """The active recordings, by id.
+    def _stop_all_of(self, entry: RecordingSubscription, session: ControlSession, request: Message) -> None:
+        if entry.operation is not None:
+            entry.fail("the recording was stopped before its subscription was added")
+        # The STOP signals follow the response.
+        session.respond(request.correlation_id)
+        self._end_subscription(entry)
 
-    Most of a large number of recordings are idle and must not slow down every duty cycle. ``ready`` finds the ones that have work
-    in one pass in compiled code.
-    """
+    def stop_by_identity(self, session: ControlSession, request: Message) -> int | None:
+        recording = self._active.get(request.recording_id)
+        if recording is None:
+            self._files.known(request.recording_id)
+            return 0
+        # Other recordings of the subscription continue. It ends with the last of them.
+        recording.owner.ends_when_idle = True
+        session.respond(request.correlation_id, 1)
+        recording.end()
+        self._ended(recording)
+        return None
 
-    def __init__(self) -> None:
-        self._sessions: dict[int, RecordingSession] = {}
-        self._starting: list[RecordingSession] = []
-        self._begun: list[RecordingSession] = []
-        self._images: list[Any] = []  # of the sessions that have begun
-        self._last: list[RecordingSession] = []  # the sessions that were ready in the last cycle
-        self.reserved: set[int] = (
-            set()
-        )  # recordings that will be extended, and count as active for requests that change them
+    # -- positions ---------------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._sessions)
+    def start_position(self, _: ControlSession, request: Message) -> int:
+        return self._files.known(request.recording_id).start_position
 
-    def __contains__(self, recording_id: int) -> bool:
-        return recording_id in self._sessions
+    def stop_position(self, _: ControlSession, request: Message) -> int:
+        return self._files.known(request.recording_id).stop_position
 
-    def __iter__(self) -> Iterator[RecordingSession]:
-        return iter(list(self._sessions.values()))
+    def recording_position(self, _: ControlSession, request: Message) -> int:
+        recording = self._active.get(self._files.known(request.recording_id).recording_id)
+        return NULL if recording is None else recording.position
 
-    def check_inactive(self, what: str, recording_id: int) -> None:
-        """Raise ArchiveError if a recording is active."""
-        if recording_id in self._sessions or recording_id in self.reserved:
-            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
-
-    def get(self, recording_id: int) -> RecordingSession | None:
-        return self._sessions.get(recording_id)
-
-    def add(self, session: RecordingSession) -> None:
-        self._sessions[session.recording_id] = session
-        self._starting.append(session)
-
-    def discard(self, session: RecordingSession) -> None:
-        """Remove a session. Do nothing if it was removed before."""
-        if self._sessions.get(session.recording_id) is session:
-            del self._sessions[session.recording_id]
-
-    def clear(self) -> None:
-        self._sessions.clear()
-
-    def ready(self) -> list[RecordingSession]:
-        """Return the sessions that may have work for ``do_work``."""
-        begun = [session for session in self._starting if not session.is_starting]
-        if begun or len(self._begun) + len(self._starting) != len(self._sessions):
-            sessions = self._sessions
-            current = [each for each in self._begun + begun if sessions.get(each.recording_id) is each]
-            self._begun, self._images = current, [each.image for each in current]
-            self._starting = [
-                each for each in self._starting if each.is_starting and sessions.get(each.recording_id) is each
-            ]
-        found = [self._begun[at] for at in find_ready(self._images)]
-        unreported = [each for each in self._last if each.is_unreported]
-        self._last = list(dict.fromkeys([*self._starting, *unreported, *found]))
-        return self._last
+    def max_recorded_position(self, _: ControlSession, request: Message) -> int:
+        descriptor = self._files.known(request.recording_id)
+        recording = self._active.get(descriptor.recording_id)
+        return descriptor.stop_position if recording is None else recording.position

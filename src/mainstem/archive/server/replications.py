@@ -28,16 +28,25 @@ from mainstem.archive.calls import Calls, ReplayOptions, replay_session
 from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
+from mainstem.archive.server.channels import own_channel
+from mainstem.archive.server.duty_cycle import step_each
 from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aeron.client import Aeron
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.archive.calls import Steps
     from mainstem.archive.messages import Message
-    from mainstem.archive.server.conductor import ArchiveConductor
+    from mainstem.archive.server.active_recordings import ActiveRecordings
     from mainstem.archive.server.control_session import ControlSession
-    from mainstem.archive.server.recordings import RecordingSession, RecordingSubscription
+    from mainstem.archive.server.files import ArchiveFiles
+    from mainstem.archive.server.recording_session import RecordingSession
+    from mainstem.archive.server.recording_subscription import RecordingSubscription
+    from mainstem.archive.server.recordings import Recordings
+    from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
 
 log = logging.getLogger("mainstem.archive")
@@ -100,13 +109,21 @@ class Replication:
     """One replication. Call ``do_work`` repeatedly until ``is_done``. Signals and errors go to ``control``."""
 
     def __init__(
-        self, archive: ArchiveConductor, control: ControlSession, replication_id: int, request: ReplicationRequest
+        self,
+        aeron: Aeron,
+        files: ArchiveFiles,
+        settings: ArchiveSettings,
+        recordings: Recordings,
+        active: ActiveRecordings,
+        control: ControlSession,
+        replication_id: int,
+        request: ReplicationRequest,
     ) -> None:
         self.replication_id = replication_id
         self.is_done = False
         self.is_stopped = False
-        self._archive, self._control, self._request = archive, control, request
-        settings = archive._settings
+        self._files, self._recordings, self._active = files, recordings, active
+        self._control, self._request = control, request
         self._timeout = settings.message_timeout_ns / NS_PER_SECOND
         self._target_id = request.target_id
         self._entry: RecordingSubscription | None = None
@@ -117,7 +134,7 @@ class Replication:
         self._end_position = NULL  # the position that completes the copy, if it is known
         self._attempts_left = JOIN_ATTEMPTS
         self._calls: Calls[Subscription] = Calls(
-            archive._aeron,
+            aeron,
             request.control_channel,
             response_channel=request.response_channel,
             stream_id=request.control_stream_id,
@@ -200,21 +217,21 @@ class Replication:
 
     def _prepare_target(self, source: RecordingDescriptor) -> Steps[RecordingDescriptor]:
         """Return the stopped recording that receives the copy."""
-        files = self._archive._files
+        files = self._files
         if self._target_id == NULL:
             target = files.add_replica(source)
             self._target_id = target.recording_id
             self._signal(RecordingSignal.REPLICATE, target.start_position)
             return target
-        target, recordings = files.known(self._target_id), self._archive._recordings
-        recordings.check_inactive("replicate to", self._target_id)
+        target, active = files.known(self._target_id), self._active
+        active.check_inactive("replicate to", self._target_id)
         if target.start_position != target.stop_position:
             return target
-        recordings.reserved.add(self._target_id)
+        active.reserved.add(self._target_id)
         try:
             return (yield from files.become_replica(target, source))
         finally:
-            recordings.reserved.discard(self._target_id)
+            active.reserved.discard(self._target_id)
 
     def _source_position(self) -> Steps[int]:
         source_id = self._request.source_id
@@ -254,7 +271,7 @@ class Replication:
             auto_stop=1,
             channel=with_values(request.channel, values, without=without),
         )
-        self._entry = entry = self._archive.extend(self._control, decode(extension))
+        self._entry = entry = self._recordings.extend(self._control, decode(extension))
         deadline = self._deadline()
         while entry.subscription is None:
             self._check_entry(entry)
@@ -432,7 +449,7 @@ class Replication:
         try:
             self._steps.close()
             if self._entry is not None and not self._is_merged:
-                stopped = self._archive.stop_subscription(self._entry)
+                stopped = self._recordings.stop_subscription(self._entry)
             with suppress(MainstemError):
                 if self._replay_id is not None and self._calls.lost is None:
                     self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
@@ -457,3 +474,66 @@ def _refuse_challenge(challenge: bytes) -> bytes:
 
 def _no_live_source() -> ArchiveError:
     return _Refusal("cannot live merge without active source recording", code=ArchiveErrorCode.GENERIC)
+
+
+class Replications:
+    """Starts, runs and stops replications. ``take_id`` returns the id of the next one."""
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        files: ArchiveFiles,
+        settings: ArchiveSettings,
+        recordings: Recordings,
+        active: ActiveRecordings,
+        take_id: Callable[[], int],
+    ) -> None:
+        self._aeron, self._files, self._settings = aeron, files, settings
+        self._recordings, self._active, self._take_id = recordings, active, take_id
+        self._sessions: dict[int, Replication] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def close(self) -> None:
+        for replication in self._sessions.values():
+            replication.stop()
+        self.do_work()
+
+    def start(self, session: ControlSession, request: Message) -> int:
+        limit = self._settings.max_concurrent_replications
+        if len(self._sessions) >= limit:
+            raise refusal(f"max concurrent replications reached {limit}")
+        settings = self._settings
+        own = own_channel(settings.control_channel)
+        asked = ReplicationRequest(
+            request,
+            replication_channel=settings.replication_channel or own,
+            response_channel=settings.control_response_channel or own,
+        )
+        if asked.target_id != NULL:
+            if self._files.find(asked.target_id) is None:
+                raise refusal(f"unknown destination recording id {asked.target_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+            self._active.check_inactive("replicate to", asked.target_id)
+        replication_id = self._take_id()
+        self._sessions[replication_id] = Replication(
+            self._aeron, self._files, settings, self._recordings, self._active, session, replication_id, asked
+        )
+        return replication_id
+
+    def do_work(self) -> int:
+        work = step_each(
+            list(self._sessions.values()),
+            lambda replication: replication.do_work(),
+            lambda replication, _text: replication.stop(),
+        )
+        if any(replication.is_done for replication in self._sessions.values()):
+            self._sessions = {key: each for key, each in self._sessions.items() if not each.is_done}
+        return work
+
+    def stop(self, _: ControlSession, request: Message) -> int:
+        replication = self._sessions.get(request.replication_id)
+        if replication is None:
+            raise refusal(f"unknown replication id {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)
+        replication.stop()
+        return 0

@@ -22,14 +22,18 @@ from mainstem.aeron.channel import ChannelUri
 from mainstem.archive.server.channels import response_channel
 from mainstem.archive.server.control_session import ControlSession
 from mainstem.archive.server.counters import session_counter
+from mainstem.archive.server.duty_cycle import step_each
 from mainstem.archive.server.lookups import Lookups
+from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from mainstem.aeron.client import Aeron
     from mainstem.archive.messages import Message
     from mainstem.archive.server.access import Authenticator
+    from mainstem.archive.server.duty_cycle import DutyCycle
+    from mainstem.archive.server.refusals import RefusedRequests
     from mainstem.archive.server.settings import ArchiveSettings
 
 MAX_SESSIONS_OF_IMAGE = 8  # control sessions over one request publication; official clients open one
@@ -39,10 +43,18 @@ class ControlSessions:
     """The open control sessions, by id."""
 
     def __init__(
-        self, aeron: Aeron, settings: ArchiveSettings, authenticator: Authenticator, lookups: Lookups | None = None
+        self,
+        aeron: Aeron,
+        settings: ArchiveSettings,
+        authenticator: Authenticator,
+        cycle: DutyCycle,
+        refused: RefusedRequests,
+        random_bits: Callable[[int], int],
     ) -> None:
         self._aeron, self._settings, self._authenticator = aeron, settings, authenticator
-        self._lookups = lookups or Lookups(aeron.counters)
+        self._cycle, self._refused = cycle, refused
+        self._lookups = Lookups(aeron.counters)
+        self._next_id = random_bits(31)
         self._sessions: dict[int, ControlSession] = {}
         most, of_address = settings.max_control_sessions, settings.max_control_sessions_per_address
         self._places: Admission[ControlSession] = Admission(
@@ -50,13 +62,9 @@ class ControlSessions:
         )
         self._of_all, self._of_address = RateLimit(most, most), RateLimit(of_address, of_address)
         self._throttle = LogThrottle(logging.getLogger("mainstem.archive"))
-        self._now_ns = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    def __iter__(self) -> Iterator[ControlSession]:
-        return iter(list(self._sessions.values()))
 
     def get(self, session_id: int) -> ControlSession | None:
         return self._sessions.get(session_id)
@@ -66,12 +74,25 @@ class ControlSessions:
         """How many sessions have made way for others before they had authenticated."""
         return self._places.dropped_silent
 
-    def connect(self, session_id: int, request: Message, length: int, image: Any, now_ns: int) -> str:
-        """Open a session. Return the limit that refuses the request, if any. Raises MainstemError if the request is invalid.
+    def take_id(self) -> int:
+        """Return the id of the next session or replication."""
+        taken = self._next_id
+        self._next_id = (taken + 1) % (1 << 63)
+        return taken
 
-        ``length`` is the number of bytes that the client has sent for the request.
-        """
-        self._now_ns = now_ns
+    def connect(self, request: Message, length: int, image: Any) -> None:
+        """Open a session, or refuse the request. ``length`` is the number of bytes that the client has sent for it."""
+        session_id = self.take_id()
+        try:
+            limit = self._connect(session_id, request, length, image)
+        except MainstemError as error:
+            self._refused.note("connect", image, f"connect request: {error}")
+            return
+        if limit:
+            self._refused.note(limit, image, _refusal_of(limit, self._settings))
+
+    def _connect(self, session_id: int, request: Message, length: int, image: Any) -> str:
+        """Open a session. Return the limit that refuses the request, if any. Raises MainstemError if the request is invalid."""
         if sum(session.image is image for session in self._sessions.values()) >= MAX_SESSIONS_OF_IMAGE:
             # A single client must not be able to use up max_control_sessions.
             return "sessions of a client"
@@ -89,9 +110,9 @@ class ControlSessions:
             lookups=self._lookups,
             log=self._log,
             on_close=self._leave,
-            now_ns=now_ns,
+            now_ns=self._cycle.now_ns,
         )
-        if session.address and not self._takes_token(session.address, now_ns):
+        if session.address and not self._takes_token(session.address, self._cycle.now_ns):
             return "connect rate"
         if not self._places.admit(session):
             return "sessions"
@@ -105,33 +126,37 @@ class ControlSessions:
             and self._of_address.take(address, now_ns)
         )
 
-    def busy(self, now_ns: int) -> list[ControlSession]:
-        """Return the sessions that may have work for ``step``."""
-        self._now_ns = now_ns
-        return [session for session in self._sessions.values() if not session.is_quiet(now_ns)]
+    def do_work(self) -> int:
+        now_ns = self._cycle.now_ns
+        busy = [session for session in self._sessions.values() if not session.is_quiet(now_ns)]
+        return step_each(busy, self._step, lambda session, _text: session.close())
 
-    def step(self, session: ControlSession) -> int:
-        """Advance a session. Return the work count."""
+    def _step(self, session: ControlSession) -> int:
+        if session.image.closed:
+            session.close()
         was_proven = session.is_proven
-        work = session.do_work(self._now_ns)
+        work = session.do_work(self._cycle.now_ns)
         if session.is_proven and not was_proven and session.address:
             self._of_address.give_back(session.address)
             self._of_all.give_back(ALL_SOURCES)
+        if session.is_done:
+            if session.rejects_image and not session.image.closed:
+                session.image.async_reject(session.rejects_image)
+            work += 1
         return work
 
     def close(self) -> None:
-        for session in list(self._sessions.values()):
-            session.close()
+        self._cycle.run([session.close for session in self._sessions.values()])
 
     def _leave(self, session: ControlSession) -> None:
         self._sessions.pop(session.session_id, None)
         self._places.leave(session)
 
     def _log(self, kind: object, text: str) -> None:
-        self._throttle.log(logging.WARNING, kind, text, self._now_ns)
+        self._throttle.log(logging.WARNING, kind, text, self._cycle.now_ns)
 
 
-def refusal_of_limit(limit: str, settings: ArchiveSettings) -> str:
+def _refusal_of(limit: str, settings: ArchiveSettings) -> str:
     """Return the text for the log about a connect request that a limit has refused."""
     return {
         "sessions of a client": f"{MAX_SESSIONS_OF_IMAGE} sessions came by its publication",

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.archive.messages import decode, encode
+from mainstem.archive.server.active_recordings import ActiveRecordings
 from mainstem.archive.server.deletions import Deletions
+from mainstem.archive.server.duty_cycle import DutyCycle
 from mainstem.archive.server.files import ArchiveFiles
-from mainstem.archive.server.recordings import ActiveRecordings
-from mainstem.archive.server.slices import Slice
 from mainstem.errors import ArchiveError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE
@@ -171,7 +171,7 @@ class MaintenanceRun:
         disk = OrderingDisk(self.device, crash_at=rng.randrange(1, 250) if rng.random() < 0.8 else 0)
         with contextlib.suppress(Crash), may_be_full():
             files = self._files(disk, durable=rng.random() < 0.5)
-            deletions = Deletions(files, ActiveRecordings(), list, Slice(self.clock))
+            deletions = Deletions(files, ActiveRecordings(), list, DutyCycle(self.clock))
             for _ in range(rng.randrange(1, MAX_REQUESTS)):
                 self.clock.advance_ns(rng.randrange(NS_PER_SECOND))
                 if self.spans:
