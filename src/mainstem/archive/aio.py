@@ -19,7 +19,7 @@ from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.client import Aeron
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import Subscription
-from mainstem.aeron.aio.waiting import Pause
+from mainstem.aeron.aio.waiting import Pause, run
 from mainstem.archive.calls import (
     CONTROL_STREAM_ID,
     RESPONSE_STREAM_ID,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from mainstem.archive.calls import Steps
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.errors import ArchiveError
 
 __all__ = [
@@ -81,15 +81,7 @@ class AsyncCalls(Calls[Subscription]):
 
     async def run(self, steps: Steps[T]) -> T:
         pause = Pause.of(self._conductor, None)
-        try:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-                await pause.step()
-        finally:
-            steps.close()
+        return await run(steps, lambda _: pause.step())
 
 
 def awaits(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:

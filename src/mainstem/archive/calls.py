@@ -1,8 +1,7 @@
 """The code that the blocking and the asyncio client of an archive share: everything except waiting.
 
-A call that may wait is a generator. It yields when it has to wait, and is resumed when something may have changed; the two
-clients differ in who resumes it. Closing the generator at a yield gives up its request, so every call can be cancelled and can
-time out. Messages that the archive still sends for that request are skipped.
+A call that may wait is written as steps (``aeron/client/waiting.py``). Closing them gives up its request. Messages that the archive
+still sends for that request are skipped.
 
 A lost session does not end the client. Calls whose request may have reached the archive fail with ConnectionLost. The next call
 reconnects, within its own timeout, and so does a call whose request certainly did not reach the archive.
@@ -59,15 +58,14 @@ from mainstem.errors import (
 from mainstem.recording.catalog import RecordingDescriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from mainstem.aeron.client.base import AeronBase
     from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.archive.messages import Message
     from mainstem.archive.session import Request
-
-    Steps = Generator[None, None, "T"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -230,7 +228,7 @@ class Calls(Generic[S]):
         while self._is_connecting:
             if deadline.expired:
                 raise self._connect_timeout("another call that connects", deadline)
-            yield
+            yield None
         self._check_open(Delivery.NONE, connects=self._reconnects)
         lost = self.lost
         if lost is None:
@@ -296,7 +294,7 @@ class Calls(Generic[S]):
                 text = f"archive at {self.channel}: timed out after {deadline.timeout:g} s waiting for {step}"
                 raise Timeout(text, timeout=deadline.timeout)
             raise self._connect_timeout(step, deadline)
-        yield
+        yield None
 
     def _connect_timeout(self, step: str, deadline: Deadline) -> ConnectTimeout:
         text = f"connect to the archive at {self.channel}: timed out after {deadline.timeout:g} s waiting for {step}"
@@ -415,7 +413,7 @@ class Calls(Generic[S]):
                     raise self._lose("it no longer reads requests", Delivery.NONE)
                 if OfferStatus(status).is_final or deadline.expired:
                     raise offer_error_of(publication, status, what, f", for {deadline.timeout or 0:g} s")
-                yield
+                yield None
         except ValueError as error:
             if isinstance(error, MainstemError):
                 raise
@@ -447,7 +445,7 @@ class Calls(Generic[S]):
                 break
             if deadline.expired:
                 raise self._no_response(what, deadline, name)
-            yield
+            yield None
         return request.inbox[0]
 
     def _no_response(self, what: str, deadline: Deadline, name: str) -> Timeout:
@@ -643,7 +641,7 @@ class Calls(Generic[S]):
             self._poll()
             if deadline.expired:
                 raise Timeout(f"{what}: another listing ran for {timeout:g} s", timeout=timeout)
-            yield
+            yield None
         if other is not None:
             self.session.forget(other)
         self._listing = request = self.session.open_request(name, **values)
@@ -661,7 +659,7 @@ class Calls(Generic[S]):
                     keeps = False
                     raise self._no_response(what, deadline, name)
                 if not self._is_over(request):
-                    yield
+                    yield None
             keeps = False
         finally:
             if not keeps and self._listing is request:
@@ -1237,7 +1235,7 @@ class Calls(Generic[S]):
         while (found := (yield from self.stop_position(recording_id))) is None and not settled.expired:
             pause = Deadline(self._clock, ASKING_S)
             while not pause.expired:
-                yield
+                yield None
         return found
 
     def unchecked_replay(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
@@ -1483,7 +1481,7 @@ class Events:
                 break
             if deadline.expired:
                 raise Timeout(f"no event of the archive at {calls.channel} within {timeout:g} s", timeout=timeout)
-            yield
+            yield None
         return True
 
 

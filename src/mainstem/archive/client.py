@@ -10,6 +10,7 @@ from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.client.waiting import run
 from mainstem.archive.calls import (
     CONTROL_STREAM_ID,
     RESPONSE_STREAM_ID,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
 
-    from mainstem.archive.calls import Steps
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.archive.session import Signal
     from mainstem.errors import ArchiveError
     from mainstem.recording.catalog import RecordingDescriptor
@@ -50,17 +51,7 @@ class BlockingCalls(Calls[Subscription]):
 
     def run(self, steps: Steps[T]) -> T:
         waiting = self._conductor.waiting(None)
-        try:
-            while True:
-                with self.lock:
-                    try:
-                        next(steps)
-                    except StopIteration as end:
-                        return end.value  # type: ignore[no-any-return]
-                waiting.step(self._responses)
-        finally:
-            with self.lock:
-                steps.close()
+        return run(steps, lambda _: waiting.step(self._responses), lambda: self.lock)
 
     def do_work(self, now_ns: int) -> int:
         with self.lock:

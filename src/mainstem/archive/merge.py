@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.log.read import Message
-    from mainstem.archive.calls import Calls, Steps
+    from mainstem.aeron.client.waiting import Steps
+    from mainstem.archive.calls import Calls
 
 PROGRESS_TIMEOUT = 5.0  # seconds
 MESSAGES_AT_ONCE = 256
@@ -65,7 +66,7 @@ def join_live(
         while position() < target:
             if has_ended():
                 return False
-            yield
+            yield None
         found = yield from ask()
         if found is None or has_ended():
             return False
@@ -89,7 +90,7 @@ def join_live(
             while not resumed.expired:
                 if has_ended():
                     return False
-                yield
+                yield None
 
 
 class MergeBase:
@@ -224,7 +225,7 @@ class MergeBase:
         destination = self._replay_destination
         if has_any_port(destination):
             while not (addresses := subscription.local_addresses):
-                yield
+                yield None
             destination = with_bound_port(destination, addresses[0])
         self._step = "the recorded position"
         target = yield from self._ask_position()
@@ -236,7 +237,7 @@ class MergeBase:
         )
         self._step = "the replay's image"
         while (image := subscription.image_by_session_id(described.session_id)) is None:
-            yield
+            yield None
         self._image = image
         yield from join_live(
             calls,

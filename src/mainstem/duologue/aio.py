@@ -30,7 +30,7 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import as_coroutine_function, start_task, within
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.aio.waiting import Pause
+from mainstem.aeron.aio.waiting import Pause, run
 from mainstem.duologue.channels import HOST, PORT, ClientChannels, ServerChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd, DuologueEnd, End
 from mainstem.duologue.server_agent import HANDLER_TIMEOUT, ServerAgent, ServerEnd, reason_after
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.ends import Steps
     from mainstem.duologue.session import Session
     from mainstem.errors import MainstemError
 
@@ -176,12 +176,7 @@ class Duologue(DuologueEnd, _AsyncEnd):
     async def _run(self, steps: Steps[T]) -> T:
         changed = self._session.changed
         assert isinstance(changed, _Changed)
-        while True:
-            try:
-                left = next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            await changed.wait(left)
+        return await run(steps, lambda wait: changed.wait(wait and wait.left))
 
     async def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
         """End the duologue once everything has been sent. It ends even if this call is cancelled."""
@@ -360,12 +355,7 @@ class Client(ClientEnd, _AsyncEnd):
 
     async def _run(self, steps: Steps[T]) -> T:
         pause = Pause(SYSTEM_CLOCK, None)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            await pause.step()
+        return await run(steps, lambda _: pause.step())
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue once the server has received everything. If this call is cancelled, it aborts."""

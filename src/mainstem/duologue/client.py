@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem._internal.overrides import apply_overrides
+from mainstem.aeron.client.waiting import run
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.channels import PORT, ClientChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, BlockingEnd, ClientEnd
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mainstem.aeron.client.client import Aeron
-    from mainstem.duologue.ends import Steps
+    from mainstem.aeron.client.waiting import Steps
 
 T = TypeVar("T")
 
@@ -50,13 +51,7 @@ class Client(ClientEnd, BlockingEnd):
 
     def _run(self, steps: Steps[T]) -> T:
         idle = BackoffIdle()
-        while True:
-            with self._lock:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-            idle.idle(0)
+        return run(steps, lambda _: idle.idle(0), lambda: self._rlock)
 
     def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue once the server has received everything, and end the driver if this client started it. Idempotent.

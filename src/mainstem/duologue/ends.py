@@ -1,15 +1,12 @@
 """What the blocking and the asyncio API share: everything except how they wait.
 
-A call that may wait is a generator. It yields the number of seconds it may still wait for a change, or None for no limit, and is
-resumed when something may have changed. The blocking `Client` idles meanwhile, the blocking `Duologue` waits on its condition, and
-asyncio awaits. If a generator is abandoned at a yield, it has sent and received nothing. So every call can be cancelled and can
-time out.
+A call that may wait is written as steps (``aeron/client/waiting.py``). If they are abandoned, they have sent and received nothing.
+While they wait, a client idles, and a `Duologue` waits on its condition.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from random import Random, SystemRandom
@@ -20,6 +17,7 @@ from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.validation import check_seconds
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import log_error
+from mainstem.aeron.client.waiting import Wait
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.messages import checked_message
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.session import Session
     from mainstem.duologue.settings import Settings
@@ -85,7 +84,6 @@ class DriverConnection:
 
 
 T = TypeVar("T")
-Steps = Generator[float | None, None, T]
 
 STEP_TIMEOUT = 5.0
 """The default limit in seconds for each step of connecting."""
@@ -127,7 +125,7 @@ class End(ABC):
         deadline = Deadline(SYSTEM_CLOCK, timeout)
         self._work()
         while not link.offer(data):
-            yield deadline.check("wait for room in the stream")
+            yield Wait(deadline.check("wait for room in the stream"))
             self._work()
 
     def _receiving(self, timeout: float | None) -> Steps[bytes]:
@@ -137,7 +135,7 @@ class End(ABC):
             deadline = Deadline(SYSTEM_CLOCK, timeout)
             self._work()
             while (message := link.receive()) is None:
-                yield deadline.check("wait for a message")
+                yield Wait(deadline.check("wait for a message"))
                 self._work()
         return message
 
@@ -299,7 +297,7 @@ class DuologueEnd(End):
         session.close(error)
         deadline = Deadline(SYSTEM_CLOCK, timeout)
         while session.state is not DuologueState.CLOSED:
-            yield deadline.check("wait for the end of the duologue")
+            yield Wait(deadline.check("wait for the end of the duologue"))
         if session.queued:
             raise BackPressured(
                 f"duologue {session.session_id}: {session.queued} messages were not sent: the client does not read"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem._internal.exit_cleanup import INHERITED, close_at_exit
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.agent import AgentRunner
+from mainstem.aeron.client.waiting import run
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.channels import HOST, PORT, ServerChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, BlockingEnd, DuologueEnd
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.ends import Steps
     from mainstem.duologue.session import Session
 
 T = TypeVar("T")
@@ -52,12 +53,7 @@ class Duologue(DuologueEnd, BlockingEnd):
     def _run(self, steps: Steps[T]) -> T:
         changed = self._lock
         with changed:
-            while True:
-                try:
-                    left = next(steps)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-                changed.wait(left)
+            return run(steps, lambda wait: changed.wait(wait and wait.left))
 
     def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
         """End the duologue once everything has been sent. Idempotent.

@@ -12,7 +12,7 @@ import pytest
 from mainstem._core.log.read import SubscriptionReader
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron import idle
-from mainstem.aeron.client.operation import Waiting
+from mainstem.aeron.client.waiting import Waiting
 from mainstem.errors import ConfigurationError
 
 

@@ -1,4 +1,4 @@
-"""Waiting in asyncio calls."""
+"""How asyncio calls wait. See ``aeron/client/waiting.py``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstem._internal.clock import seconds_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.waiting import Steps, Wait
 
 T = TypeVar("T")
 
@@ -20,6 +21,19 @@ T = TypeVar("T")
 TURNS_BEFORE_SLEEP = 20
 MIN_SLEEP = 0.0001
 MAX_SLEEP = 0.002
+
+
+async def run(steps: Steps[T], wait: Callable[[Wait | None], Awaitable[object]]) -> T:
+    """Return the result of a call, after awaiting ``wait`` between its steps."""
+    try:
+        while True:
+            try:
+                awaited = next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            await wait(awaited)
+    finally:
+        steps.close()
 
 
 class Pause:

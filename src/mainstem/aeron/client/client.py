@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem.aeron.client.base import AeronBase, Attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
-from mainstem.aeron.client.operation import Waiting
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.client.waiting import Waiting
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.aeron.idle import SleepIdle
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
-
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
-    from mainstem._core.log.read import SubscriptionReader
-    from mainstem._internal.clock import Clock
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import Response
-    from mainstem.aeron.idle import IdleStrategy
 
 T = TypeVar("T")
-
-LONGEST_WAIT = 0.01  # seconds; ``_wait_for_data`` returns this often anyway
 
 
 class OperationRunner(Protocol):
@@ -140,35 +133,3 @@ class Operation(Generic[T]):
         # This runs in whatever thread collects the object, with any locks that thread holds. So only queue it for the conductor.
         if not self._pending.is_taken and self._pending.error is None:
             self._conductor.dropped.append(self._pending)
-
-
-class Waiting:
-    """A wait that idles between checks of a condition, until a timeout."""
-
-    def __init__(
-        self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
-    ) -> None:
-        self._idle = idle
-        self._clock = clock
-        self._timeout_ns = None if timeout is None else seconds_ns(timeout)
-        self._invokers = invokers
-        self.restart()
-
-    def restart(self) -> None:
-        self._deadline_ns = None if self._timeout_ns is None else self._clock.monotonic_ns() + self._timeout_ns
-        self._idle.reset()
-
-    def step(self, subscription: SubscriptionReader | None = None) -> bool:
-        """Idle once. Return False when the time is up. If the wait is for a subscription's data, release the GIL."""
-        left_ns = None
-        if self._deadline_ns is not None:
-            left_ns = self._deadline_ns - self._clock.monotonic_ns()
-            if left_ns <= 0:
-                return False
-        if self._invokers:
-            self._idle.idle(sum(invoke() for invoke in self._invokers))
-        elif subscription is not None:
-            subscription._wait_for_data(LONGEST_WAIT if left_ns is None else left_ns / NS_PER_SECOND)
-        else:
-            self._idle.idle(0)
-        return True

@@ -35,8 +35,9 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.aeron.client.operation import Operation, PendingCommand, Waiting
+from mainstem.aeron.client.operation import Operation, PendingCommand
 from mainstem.aeron.client.resource import Resource, ResourceTable, check_arguments, check_channel
+from mainstem.aeron.client.waiting import Waiting
 from mainstem.aeron.command import commands
 from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady
 from mainstem.aeron.idle import BackoffIdle

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.context import ClientContext
-    from mainstem.aeron.client.operation import Operation, Waiting
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.waiting import Waiting
     from mainstem.aeron.command.commands import Command
     from mainstem.errors import MainstemError
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.client import Aeron
     from mainstem.aeron.client.subscription import Subscription
-    from mainstem.archive.calls import Steps
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.archive.messages import Message
     from mainstem.archive.server.active_recordings import ActiveRecordings
     from mainstem.archive.server.control_session import ControlSession
@@ -335,7 +335,7 @@ class Replication:
             if self._has_ended(entry, recording):
                 break
             self._check_source()
-            yield
+            yield None
         # When the source archive is killed, its driver ends the replay's stream as if the replay were complete.
         if stop_position == NULL and recording.is_drained:
             stop_position = (yield from self._calls.settled_stop_position(self._request.source_id)) or NULL
@@ -408,7 +408,7 @@ class Replication:
     def _wait(self, deadline: Deadline, step: str) -> Steps[None]:
         if deadline.expired:
             raise refusal(f"timed out after {self._timeout:g} s waiting for {step}")
-        yield
+        yield None
 
     @staticmethod
     def _check_entry(entry: RecordingSubscription) -> None:

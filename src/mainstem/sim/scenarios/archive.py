@@ -33,9 +33,10 @@ from mainstem.sim.scenarios.recordings import check_messages, open_readers
 from mainstem.sim.world import IDLE_TICK_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.recording.reader import RecordingReader
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
@@ -277,7 +278,7 @@ class ArchiveRun:
             self.errors += 1
             self.life = self._life()
 
-    def _life(self) -> Generator[None, None, None]:
+    def _life(self) -> Steps[None]:
         """Publish a stream, have it recorded to its end, and read its replay."""
         self._begun_with = self.program
         aeron, there = self.peer.aeron, self.base.address
@@ -315,7 +316,7 @@ class ArchiveRun:
                 calls.do_work(self.world.now_ns)  # as the client's worker thread does
                 if not calls.session.is_connected or calls.session.generation != generation or calls.session.events:
                     raise MainstemError("the session or the replay was ended")
-                yield
+                yield None
             CHECKED.messages += len(stream.messages)
         finally:
             with suppress(MainstemError):
@@ -324,13 +325,13 @@ class ArchiveRun:
                     if each is not None and not each.closed:
                         each.close()
 
-    def _replay(self, calls: Calls[Subscription], stream: PublishedStream) -> Generator[None, None, Subscription]:
+    def _replay(self, calls: Calls[Subscription], stream: PublishedStream) -> Steps[Subscription]:
         channel = f"aeron:udp?endpoint={self.peer.address}:{REPLAY_PORT}"
         options = ReplayOptions(stream.recording_id, channel, REPLAY_STREAM)
         stream.replay, _ = yield from calls.unchecked_replay(options, Deadline(calls._clock, TIMEOUT_S))
         return stream.replay
 
-    def _signal(self, calls: Calls[Subscription], signal: RecordingSignal) -> Generator[None, None, int]:
+    def _signal(self, calls: Calls[Subscription], signal: RecordingSignal) -> Steps[int]:
         while True:
             yield from Events(calls).wait(3 * TIMEOUT_S)
             event = calls.session.events.popleft()
@@ -339,9 +340,7 @@ class ArchiveRun:
             if event.signal == signal:
                 return event.recording_id
 
-    def _publish(
-        self, calls: Calls[Subscription], publication: Any, stream: PublishedStream
-    ) -> Generator[None, None, None]:
+    def _publish(self, calls: Calls[Subscription], publication: Any, stream: PublishedStream) -> Steps[None]:
         rng = self.rng
         count = self.world.scaled(MESSAGES)
         deadline_ns = self.world.now_ns + TIMEOUT_NS // 4
@@ -363,7 +362,7 @@ class ArchiveRun:
             stream.read_replay()
             if self.world.now_ns >= deadline_ns:
                 raise Violation(f"only {stream.acknowledged} of {publication.position} bytes were recorded in time")
-            yield
+            yield None
 
     # -- the invariants ------------------------------------------------------------------------------------------------
 
