@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "aqueduct/quic/udp.py": {"socket"},
     "aqueduct/runner.py": {"asyncio"},
     "aqueduct/server.py": {"asyncio", "socket"},
-    "aeron/client/requester.py": {"threading"},
+    "aeron/client/requests.py": {"threading"},
     "_internal/clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},
     "duologue/client.py": {"threading"},

@@ -34,7 +34,7 @@ from mainstem.archive.calls import (
     document,
 )
 from mainstem.archive.channels import extension_channel
-from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
+from mainstem.archive.merge import PROGRESS_TIMEOUT, MergeBase
 from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.recording_events import (
     RecordingEventsBase,
@@ -43,7 +43,6 @@ from mainstem.archive.recording_events import (
     RecordingStopped,
 )
 from mainstem.archive.session import Signal
-from mainstem.errors import Timeout
 from mainstem.recording.catalog import RecordingDescriptor
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ class AsyncCalls(Calls[Subscription]):
     subscription_kind = Subscription
 
     async def run(self, steps: Steps[T]) -> T:
-        pause = Pause.of(self._conductor, None)
-        return await run(steps, lambda _: pause.step())
+        return await run(steps, Pause(self._conductor.invokers))
 
 
 def awaits(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
@@ -114,19 +112,13 @@ class ReplayMerge(MergeBase, Closing):
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
         """Yield whole messages as they arrive, until the live stream ends or this merge is closed."""
-        pause = Pause.of(self._calls._conductor, timeout)
-        while True:
-            self._take(MESSAGES_AT_ONCE)
-            if self._taken:
-                while self._taken:
-                    yield self._hand_out()
-                # A stream that always has data must not starve the loop's other tasks.
-                await asyncio.sleep(0)
-                pause.restart()
-            elif self._has_ended:
-                return
-            elif not await pause.step():
-                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+        pause = Pause(self._calls._conductor.invokers)
+        while await run(self._taking(timeout), pause):
+            while self._taken:
+                yield self._hand_out()
+            # A stream that always has data must not starve the loop's other tasks.
+            await asyncio.sleep(0)
+            pause.restart()
 
 
 class RecordingEvents(RecordingEventsBase[Subscription]):

@@ -10,7 +10,7 @@ from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
-from mainstem.aeron.client.waiting import run
+from mainstem.aeron.client.waiting import Wait, Waiting, run
 from mainstem.archive.calls import (
     CONTROL_STREAM_ID,
     RESPONSE_STREAM_ID,
@@ -22,8 +22,7 @@ from mainstem.archive.calls import (
     Listing,
     document,
 )
-from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
-from mainstem.errors import Timeout
+from mainstem.archive.merge import PROGRESS_TIMEOUT, MergeBase
 
 if TYPE_CHECKING:
     import os
@@ -50,8 +49,8 @@ class BlockingCalls(Calls[Subscription]):
         self.stopped = threading.Event()
 
     def run(self, steps: Steps[T]) -> T:
-        waiting = self._conductor.waiting(None)
-        return run(steps, lambda _: waiting.step(self._responses), lambda: self.lock)
+        waiting = Waiting(self._conductor.invokers)
+        return run(steps, lambda _: waiting(Wait(subscription=self._responses)), lambda: self.lock)
 
     def do_work(self, now_ns: int) -> int:
         with self.lock:
@@ -120,17 +119,11 @@ class ReplayMerge(MergeBase, Closing):
             ArchiveError: The archive refused or ended the replay.
             ConnectionLost: The image or the session with the archive ended before the merge was complete.
         """
-        waiting = self._calls._conductor.waiting(timeout)
-        while True:
-            self._take(MESSAGES_AT_ONCE)
-            if self._taken:
-                while self._taken:
-                    yield self._hand_out()
-                waiting.restart()
-            elif self._has_ended:
-                return
-            elif not waiting.step(self.subscription):
-                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+        waiting = Waiting(self._calls._conductor.invokers)
+        while run(self._taking(timeout), waiting):
+            while self._taken:
+                yield self._hand_out()
+            waiting.restart()
 
 
 class Client(ClientBase[Subscription], Closing):

@@ -18,6 +18,7 @@ from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.client.polled import polled
+from mainstem.aeron.client.waiting import Wait
 from mainstem.archive.calls import TIMEOUT, cut_short
 from mainstem.archive.channels import has_any_port, with_bound_port
 from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
@@ -173,6 +174,17 @@ class MergeBase:
         self._work()
         if self._image is not None and not self._taken:
             self._taken.extend(polled(self._image.poll_with_metadata, limit))
+
+    def _taking(self, timeout: float | None) -> Steps[bool]:
+        """Wait for messages and take them. Return False once no more will arrive."""
+        deadline = Deadline(self._calls._clock, timeout)
+        while True:
+            self._take(MESSAGES_AT_ONCE)
+            if self._taken or self._has_ended:
+                return bool(self._taken)
+            if (left := deadline.left) == 0:
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+            yield Wait(left, self.subscription)
 
     @property
     def _has_ended(self) -> bool:

@@ -14,8 +14,9 @@ from rich.text import Text
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.units import format_size
 from mainstem.aeron.client import Aeron
-from mainstem.aeron.client.base import Attaching
+from mainstem.aeron.client.base import attaching
 from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.waiting import run
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.aeron.directory import CNC_FILE, default_directory
 from mainstem.aeron.files import other_owner
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mainstem.aeron.client import ExclusivePublication, Publication
+    from mainstem.aeron.client.waiting import Wait
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Stream
     from mainstem.cli._process import Stop
@@ -200,14 +202,16 @@ def connect(directory: str, command: str) -> Aeron:
     name = {} if "AERON_CLIENT_NAME" in os.environ else {"client_name": f"mainstem-{command}-{os.getpid()}"}
     context = ClientContext.build(directory or None, None, None, name)
     directory = context.settings.dir
-    attaching = Attaching(context)
     notice = SlowStepNotice(
         f"waiting for a media driver in {directory}, {context.settings.driver_timeout_ns / NS_PER_SECOND:g} s at most"
     )
+
+    def pause(_: Wait | None) -> None:
+        notice.step()
+        time.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
+
     try:
-        while (conductor := attaching.step()) is None:
-            notice.step()
-            time.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
+        conductor = run(attaching(context), pause)
     except DriverTimeout as error:
         raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
     return Aeron(conductor)

@@ -260,12 +260,12 @@ class Server(ServerEnd):
 
     async def _run(self) -> None:
         agent = self._agent
-        pause = Pause(SYSTEM_CLOCK, None)
+        pause = Pause()
         with suppress(AgentTerminated):
             while True:
                 if agent.do_work(SYSTEM_CLOCK.monotonic_ns()):
                     pause.restart()
-                await pause.step()
+                await pause()
         # Nothing arrives any more. Wake the tasks that wait for their duologues now, not only at ``close``.
         agent.on_close()
 
@@ -313,9 +313,7 @@ class Server(ServerEnd):
             if waits:
                 if left := await self._handlers.wait(HANDLER_TIMEOUT):
                     logger.warning("%d tasks go on %g s after they were cancelled", len(left), HANDLER_TIMEOUT)
-                pause = Pause(SYSTEM_CLOCK, None)
-                while not self._agent.has_released():
-                    await pause.step()
+                await run(self._agent.releasing(), Pause())
         finally:
             await _to_the_end(self._agent.disconnect)
 
@@ -354,8 +352,7 @@ class Client(ClientEnd, _AsyncEnd):
         return self
 
     async def _run(self, steps: Steps[T]) -> T:
-        pause = Pause(SYSTEM_CLOCK, None)
-        return await run(steps, lambda _: pause.step())
+        return await run(steps, Pause())
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue once the server has received everything. If this call is cancelled, it aborts."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem._internal.overrides import apply_overrides
-from mainstem.aeron.client.waiting import run
-from mainstem.aeron.idle import BackoffIdle
+from mainstem.aeron.client.waiting import Waiting, run
 from mainstem.duologue.channels import PORT, ClientChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, BlockingEnd, ClientEnd
 from mainstem.duologue.settings import Settings
@@ -50,8 +49,7 @@ class Client(ClientEnd, BlockingEnd):
         return self._rlock
 
     def _run(self, steps: Steps[T]) -> T:
-        idle = BackoffIdle()
-        return run(steps, lambda _: idle.idle(0), lambda: self._rlock)
+        return run(steps, Waiting(), lambda: self._rlock)
 
     def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue once the server has received everything, and end the driver if this client started it. Idempotent.

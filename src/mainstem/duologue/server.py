@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem._internal.exit_cleanup import INHERITED, close_at_exit
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.agent import AgentRunner
-from mainstem.aeron.client.waiting import run
+from mainstem.aeron.client.waiting import Waiting, run
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.channels import HOST, PORT, ServerChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, BlockingEnd, DuologueEnd
@@ -191,9 +191,7 @@ class Server(ServerEnd):
             if waits:
                 if left := self._handlers.wait(HANDLER_TIMEOUT):
                     logger.warning("%d handlers go on %g s after their duologues ended", left, HANDLER_TIMEOUT)
-                idle = BackoffIdle()
-                while not self._agent.has_released():
-                    idle.idle(0)
+                run(self._agent.releasing(), Waiting())
             self._agent.disconnect()
         except BaseException:
             # A signal handler raised during the wait, so let the next call close the rest.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.session import Condition, Session
@@ -90,15 +91,16 @@ class ServerAgent:
                 self._core.abort()
             self._core.close(self.failure)
 
-    def has_released(self) -> bool:
-        """Return whether every client has learned of the server's end, or ``closing_timeout`` has passed.
+    def releasing(self) -> Steps[None]:
+        """Wait until every client has learned of the server's end, or ``closing_timeout`` has passed.
 
         If the driver outlives the server, it sends the rest, so there is no need to wait.
         """
-        connection, core = self._connection, self._core
-        if connection is None or core is None or connection.aeron.closed:
-            return True
-        return core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver)
+        core = self._core
+        while core is not None and (connection := self._connection) is not None and not connection.aeron.closed:
+            if core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver):
+                return
+            yield None
 
     def leave_to_parent(self) -> None:
         """Leave the server and its duologues to the parent of this process, which was forked."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mainstem._core.log.read import SubscriptionReader
-from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem.aeron import idle
-from mainstem.aeron.client.waiting import Waiting
+from mainstem.aeron.client.waiting import Steps, Wait, Waiting, run
 from mainstem.errors import ConfigurationError
 
 
@@ -90,4 +90,8 @@ def test_a_wrong_strategy_is_refused_in_one_sentence(name, arguments, message):
 @pytest.mark.parametrize("timeout", [sys.maxsize, math.inf, 1e300])
 @pytest.mark.parametrize("subscription", [None, SubscriptionReader()])
 def test_a_wait_takes_any_timeout(timeout: float, subscription: Any) -> None:
-    assert Waiting(idle.BusySpinIdle(), SYSTEM_CLOCK, timeout, ()).step(subscription)
+    def steps() -> Steps[bool]:
+        yield Wait(Deadline(SYSTEM_CLOCK, timeout).left, subscription)
+        return True
+
+    assert run(steps(), Waiting(idle=idle.BusySpinIdle()))

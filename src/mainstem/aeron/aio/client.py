@@ -10,8 +10,8 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.opening import Opening
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import Counter, ExclusivePublication, Publication, Subscription
-from mainstem.aeron.aio.waiting import result_of
-from mainstem.aeron.client.base import AeronBase, Attaching
+from mainstem.aeron.aio.waiting import result_of, run
+from mainstem.aeron.client.base import AeronBase, attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.aio.streams import Image
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.settings import ClientSettings
+    from mainstem.aeron.client.waiting import Wait
     from mainstem.recording.persistent.aio import PersistentSubscription
 
 T = TypeVar("T")
@@ -56,12 +57,12 @@ class Aeron(AeronBase, Closing):
 
     @classmethod
     async def _attach(cls, context: ClientContext, timeout: float | None) -> Self:
-        attaching = Attaching(context, timeout)
-        while (conductor := attaching.step()) is None:
+        async def pause(_: Wait | None) -> None:
             if context.driver_invoker is not None:
                 context.driver_invoker()
             await asyncio.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
-        return cls(conductor)
+
+        return cls(await run(attaching(context, timeout), pause))
 
     def _adding(self, name: str, send: Callable[[], Operation[T]], timeout: float | None) -> Opening[T]:
         """Return the opening that sends a command and waits for the driver's response."""

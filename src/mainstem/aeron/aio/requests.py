@@ -10,9 +10,8 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.validation import check_int
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import ExclusivePublication
-from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause
+from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause, run
 from mainstem.aeron.channel import with_values
-from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.requester import RESPONSE_TIMEOUT, Exchange, RequestBase, RequesterBase, ResponderBase
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -22,7 +21,7 @@ from mainstem.aeron.client.requests import (
     ResponderState,
     response_mode,
 )
-from mainstem.errors import Delivery, MainstemError, Timeout
+from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -103,24 +102,7 @@ class Requester(Opened[RequesterState], RequesterBase):
     async def request(self, payload: Any, timeout: float | None = None) -> bytes:
         """Send a request and wait for its response. Cancelling the call frees its slot, but the request may have been sent."""
         state = self._state
-        pause = Pause.of(state.subscription._conductor, timeout)
-        slot = state.open_slot()
-        try:
-            while (position := state.publication.offer(payload, reserved_value=slot.correlation_id)) < 0:
-                state.check_open(Delivery.NONE)
-                if OfferStatus(position).is_final:
-                    raise state.not_sent(position, None)
-                if not await pause.step():
-                    raise state.not_sent(position, timeout)
-            while slot.response is None:
-                state.poll()
-                if slot.response is None:
-                    state.check_open(Delivery.UNKNOWN)
-                    if not await pause.step():
-                        raise state.no_response(timeout)
-            return slot.response
-        finally:
-            state.free(slot)
+        return await run(state.requesting(payload, timeout), Pause(state.subscription._conductor.invokers))
 
 
 class Request(RequestBase):
@@ -169,15 +151,12 @@ class Responder(Opened[ResponderState], ResponderBase):
         """Yield requests as they arrive. Leaving the loop and starting another one loses no request."""
         state = self._state
         conductor = state.subscription._conductor
-        pause = Pause.of(conductor, timeout)
-        while not state.subscription.closed:
-            if state.work():
-                yield Request(*state.queue.popleft())
-                if not state.queue:
-                    await asyncio.sleep(0)
-                pause.restart()
-            elif not await pause.step():
-                raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
+        pause = Pause(conductor.invokers)
+        while await run(state.waiting_for_request(timeout), pause):
+            yield Request(*state.queue.popleft())
+            if not state.queue:
+                await asyncio.sleep(0)
+            pause.restart()
         conductor.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
@@ -204,7 +183,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         check_int({"max_concurrent": max_concurrent}, min_value=1)
         state = self._state
         conductor = state.subscription._conductor
-        pause = Pause.of(conductor, None)
+        pause = Pause(conductor.invokers)
         running: set[asyncio.Task[None]] = set()
         try:
             while not state.subscription.closed:
@@ -221,7 +200,7 @@ class Responder(Opened[ResponderState], ResponderBase):
                 elif is_waiting:
                     await asyncio.wait(running, timeout=MAX_SLEEP, return_when=asyncio.FIRST_COMPLETED)
                 else:
-                    await pause.step()
+                    await pause()
         finally:
             for task in running:
                 task.cancel()

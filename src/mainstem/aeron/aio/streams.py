@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
 from mainstem._internal.clock import NOT_A_TIME, timeout_of
 from mainstem.aeron.aio.resource import Closing, Destinations
-from mainstem.aeron.aio.waiting import Pause, result_of
+from mainstem.aeron.aio.waiting import Pause, result_of, run
 from mainstem.aeron.client.counter import CounterBase
 from mainstem.aeron.client.image import ImageBase
-from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.aeron.client.publication import PublicationBase, offer_error_of
+from mainstem.aeron.client.publication import PublicationBase
 from mainstem.aeron.client.resource import StreamEnd
-from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase
-from mainstem.errors import ConfigurationError, Timeout
+from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase, next_batch
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -40,16 +39,11 @@ class Sending(PublicationBase, Destinations):
         """Offer a message until there is space. If the call is cancelled, nothing is sent."""
         if timeout is not None and timeout != timeout:
             raise ConfigurationError(NOT_A_TIME)
-        pause: Pause | None = None
-        while (position := self.offer(message, reserved_value=reserved_value)) < 0:
-            status = OfferStatus(position)
-            if status.is_final:
-                raise offer_error_of(self, status, f"send on {self!r}")
-            pause = pause or Pause.of(self._conductor, timeout)
-            if not await pause.step():
-                raise offer_error_of(self, status, f"send on {self!r}", f", for {timeout:g} s")
-        sent: int = position
-        return sent
+        position: int = self.offer(message, reserved_value=reserved_value)
+        if position < 0:
+            steps = self._sending(position, message, timeout, reserved_value)
+            position = await run(steps, Pause(self._conductor.invokers))
+        return position
 
     async def close(self) -> None:
         """Close the publication. Messages that were sent are still delivered; use ``revoke`` to drop them."""
@@ -98,23 +92,19 @@ async def iterate(
     conductor: ResourceOwner | None = owner._conductor
     if conductor is None:
         return
-    pause = Pause.of(conductor, timeout)
+    timeout = timeout_of(timeout)
+    pause = Pause(conductor.invokers)
     end = StreamEnd(conductor, has_ended)
     while True:
-        batch = take()
-        if batch is not None:
-            for message in batch:
-                yield message
-            # A stream that always has messages must not keep the event loop from its other tasks.
-            await asyncio.sleep(0)
+        if (batch := take()) is None:
             pause.restart()
-        elif end.is_reached():
-            break
-        elif not await pause.step():
-            if end.is_seen:
+            batch = await run(next_batch(owner, take, end, timeout), pause)
+            if batch is None:
                 break
-            raise Timeout(f"no message arrived on {owner!r} within {timeout:g} s", timeout=timeout)
-    conductor.raise_failure()
+        for message in batch:
+            yield message
+        # A stream that always has messages must not keep the event loop from its other tasks.
+        await asyncio.sleep(0)
     if at_end is not None:
         await at_end()
 
@@ -158,15 +148,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until there is something to poll or the subscription is closed."""
-        pause = Pause.of(self._conductor, timeout)
-        while not self.has_data():
-            if self._closed or not await pause.step():
-                return False
-        return True
+        return await run(self._waiting_for_data(timeout), Pause(self._conductor.invokers))
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch. If the call is cancelled, no messages are consumed."""
-        if not await self.wait_for_data(timeout=timeout):
-            self._conductor.raise_failure()
-            raise Timeout(f"no message arrived on {self!r}", timeout=timeout)
-        return self.poll_arrow(limit)
+        return await run(self._taking_arrow(limit, timeout), Pause(self._conductor.invokers))

@@ -21,6 +21,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.context import ClientContext
+    from mainstem.aeron.client.waiting import Steps
 
 
 log = logging.getLogger("mainstem.aeron.client")
@@ -38,28 +39,24 @@ def _foreign_driver(context: ClientContext) -> str:
     return ""
 
 
-class Attaching:
-    """A wait for the context's driver, in non-blocking steps."""
-
-    def __init__(self, context: ClientContext, timeout: float | None = None) -> None:
-        self._context = context
-        self._attach = CncAttach(
-            context.files,
-            context.settings.dir,
-            driver_timeout_ms=context.settings.driver_timeout_ns // NS_PER_MS,
-            timeout_ns=None if timeout is None else seconds_ns(timeout),
-            now_ns=context.clock.monotonic_ns(),
-        )
-
-    def step(self) -> ClientConductor | None:
-        clock = self._context.clock
-        foreign = _foreign_driver(self._context)
-        cnc = self._attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
-        if cnc is None:
-            return None
-        if foreign:
-            warn_once(log, foreign)
-        return ClientConductor(self._context, cnc, clock.monotonic_ns())
+def attaching(context: ClientContext, timeout: float | None = None) -> Steps[ClientConductor]:
+    """Wait for the context's driver. Check for it every ``ATTACH_POLL_INTERVAL_NS``."""
+    clock = context.clock
+    attach = CncAttach(
+        context.files,
+        context.settings.dir,
+        driver_timeout_ms=context.settings.driver_timeout_ns // NS_PER_MS,
+        timeout_ns=None if timeout is None else seconds_ns(timeout),
+        now_ns=clock.monotonic_ns(),
+    )
+    while True:
+        foreign = _foreign_driver(context)
+        cnc = attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
+        if cnc is not None:
+            if foreign:
+                warn_once(log, foreign)
+            return ClientConductor(context, cnc, clock.monotonic_ns())
+        yield None
 
 
 class AeronBase:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.aeron.client.base import AeronBase, Attaching
+from mainstem.aeron.client.base import AeronBase, attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
-from mainstem.aeron.client.waiting import Waiting
+from mainstem.aeron.client.waiting import Waiting, run
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.aeron.idle import SleepIdle
 
@@ -72,11 +72,7 @@ class Aeron(AeronBase, Closing):
         """
         context = ClientContext.build(directory, settings, context, overrides)
         invokers = () if context.driver_invoker is None else (context.driver_invoker,)
-        waiting = Waiting(SleepIdle(ATTACH_POLL_INTERVAL_NS), context.clock, None, invokers)
-        attaching = Attaching(context, timeout)
-        while (conductor := attaching.step()) is None:
-            waiting.step()
-        return cls(conductor)
+        return cls(run(attaching(context, timeout), Waiting(invokers, SleepIdle(ATTACH_POLL_INTERVAL_NS))))
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
         """Add a concurrent publication. All clients that add the same channel and stream share one stream.

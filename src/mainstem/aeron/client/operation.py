@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import Response
 
@@ -19,7 +20,7 @@ class OperationRunner(Protocol):
 
     def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
 
-    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
+    def awaiting(self, pending: PendingCommand[Any], timeout: float | None) -> Steps[None]: ...
 
     def cancel_operation(self, pending: PendingCommand[Any]) -> None: ...
 
@@ -118,8 +119,9 @@ class Operation(Generic[T]):
             self.cancel()
             raise
 
-    def _give_up(self, timeout: float | None) -> None:
-        self._conductor.give_up(self._pending, timeout)
+    def _waiting(self, timeout: float | None) -> Steps[T]:
+        yield from self._conductor.awaiting(self._pending, timeout)
+        return self.result()
 
     def cancel(self) -> None:
         """Cancel the command. The client removes whatever the driver creates for it. Does nothing once you have the result."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
-from mainstem._internal.clock import NOT_A_TIME
+from mainstem._internal.clock import NOT_A_TIME, Deadline
 from mainstem.aeron.client.arrow import arrow_buffers
 from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.resource import Destinations, Resource
 from mainstem.aeron.client.stats import PublicationStats
+from mainstem.aeron.client.waiting import Wait, Waiting, run
 from mainstem.aeron.command import commands
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.aeron.command.responses import OnPublicationReady
     from mainstem.errors import MainstemError
 
@@ -87,6 +89,25 @@ class PublicationBase(Resource):
                 break
         return rows, position
 
+    def _sending(
+        self: Any,
+        position: int,
+        message: Any,
+        timeout: float | None,
+        reserved_value: int | Callable[[memoryview], int] | None,
+    ) -> Steps[int]:
+        """Offer a message until there is space. ``position`` is the negative result of the first offer."""
+        deadline = Deadline(self._conductor.context.clock, timeout)
+        while position < 0:
+            status = OfferStatus(position)
+            if status.is_final:
+                raise offer_error_of(self, status, f"send on {self!r}")
+            if (left := deadline.left) == 0:
+                raise offer_error_of(self, status, f"send on {self!r}", f", for {timeout:g} s")
+            yield Wait(left)
+            position = self.offer(message, reserved_value=reserved_value)
+        return position
+
     def revoke(self) -> None:
         """Close the publication and end the stream for its subscribers at once. Messages that they have not read are dropped."""
         self._conductor.close_resource(self, revoke=True)
@@ -136,16 +157,9 @@ class Sending(PublicationBase, Destinations):
         if timeout is not None and timeout != timeout:
             raise ConfigurationError(NOT_A_TIME)
         position: int = self.offer(message, reserved_value=reserved_value)
-        if position > 0:
-            return position
-        waiting = self._conductor.waiting(timeout)
-        while position < 0:
-            status = OfferStatus(position)
-            if status.is_final:
-                raise offer_error_of(self, status, f"send on {self!r}")
-            if not waiting.step():
-                raise offer_error_of(self, status, f"send on {self!r}", f", for {timeout:g} s")
-            position = self.offer(message, reserved_value=reserved_value)
+        if position < 0:
+            steps = self._sending(position, message, timeout, reserved_value)
+            position = run(steps, Waiting(self._conductor.invokers))
         return position
 
     def close(self) -> None:

@@ -35,12 +35,12 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.clock import Deadline
 from mainstem.aeron.client.operation import Operation, PendingCommand
 from mainstem.aeron.client.resource import Resource, ResourceTable, check_arguments, check_channel
-from mainstem.aeron.client.waiting import Waiting
+from mainstem.aeron.client.waiting import Wait, Waiting, run
 from mainstem.aeron.command import commands
 from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady
-from mainstem.aeron.idle import BackoffIdle
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.image import ImageBase
     from mainstem.aeron.client.publication import PublicationBase
     from mainstem.aeron.client.subscription import SubscriptionBase
+    from mainstem.aeron.client.waiting import Steps
     from mainstem.aeron.cnc import CncFile
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import OnPublicationReady, Response
@@ -422,25 +423,24 @@ class ClientRegistry:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def waiting(self, timeout: float | None) -> Waiting:
-        return Waiting(BackoffIdle(), self.context.clock, timeout, self.invokers)
-
-    def await_operation(self, operation: PendingCommand[Any], timeout: float | None) -> None:
+    def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None:
         with self.lock:
             # While this thread holds the lock, a running handler must be its own, and would wait for itself.
             if self._in_handler:
                 raise LocalProtocolError("a handler must not wait for the driver: use the async form of the call")
-        waiting = self.waiting(timeout)
-        while not operation.is_done:
-            if not waiting.step():
-                self.give_up(operation, timeout)
+        run(self.awaiting(pending, timeout), Waiting(self.invokers))
 
-    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
-        """Abandon a command whose caller timed out."""
-        error = DriverTimeout(f"the driver did not answer {pending.what} within {timeout:g} s", timeout=timeout)
-        with self.lock:
-            if not pending.is_done:
-                self._abandon(pending, error)
+    def awaiting(self, pending: PendingCommand[Any], timeout: float | None) -> Steps[None]:
+        """Wait until a command is done. Abandon it after ``timeout`` seconds."""
+        deadline = Deadline(self.context.clock, timeout)
+        while not pending.is_done:
+            if (left := deadline.left) != 0:
+                yield Wait(left)
+                continue
+            error = DriverTimeout(f"the driver did not answer {pending.what} within {timeout:g} s", timeout=timeout)
+            with self.lock:
+                if not pending.is_done:
+                    self._abandon(pending, error)
 
     def guard(self, handler: Callable[..., object], *arguments: object) -> None:
         """Call an application's handler. If it raises, the error goes to the error handler."""

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int
 from mainstem.aeron.channel import with_values
-from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
     MAX_IN_FLIGHT,
     RequesterState,
     ResponderState,
-    Slot,
     response_mode,
 )
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.stats import RequesterStats, ResponderStats
-from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
+from mainstem.aeron.client.waiting import Waiting, run
+from mainstem.errors import ClosedError, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +125,6 @@ class Requester(RequesterBase, Closing):
             subscription.close()
             raise
         self._made = RequesterState(publication, subscription, max_in_flight)
-        self._lock = threading.Lock()
 
     def request(self, payload: Any, timeout: float | None = None) -> bytes:
         """Send a request and wait for its response.
@@ -149,35 +146,7 @@ class Requester(RequesterBase, Closing):
             ClientTimeout: The driver timed this client out.
         """
         state = self._state
-        waiting = state.subscription._conductor.waiting(timeout)
-        slot: Slot | None = None
-        try:
-            with self._lock:
-                slot = state.open_slot()
-            while True:
-                # The publication is exclusive, so only one thread may offer at a time.
-                with self._lock:
-                    position = state.publication.offer(payload, reserved_value=slot.correlation_id)
-                if position > 0:
-                    break
-                state.check_open(Delivery.NONE)
-                if OfferStatus(position).is_final:
-                    raise state.not_sent(position, None)
-                if not waiting.step():
-                    raise state.not_sent(position, timeout)
-            while slot.response is None:
-                # Use only `with`: between `acquire` and a `try`, a signal handler could raise, and nothing would release the lock.
-                if not self._lock.locked():
-                    with self._lock:
-                        state.poll()
-                if slot.response is None:
-                    state.check_open(Delivery.UNKNOWN)
-                    if not waiting.step(state.subscription):
-                        raise state.no_response(timeout)
-            return slot.response
-        finally:
-            if slot is not None:
-                state.free(slot)
+        return run(state.requesting(payload, timeout), Waiting(state.subscription._conductor.invokers))
 
 
 class RequestBase:
@@ -278,16 +247,13 @@ class Responder(ResponderBase, Closing):
             ClientTimeout: The driver timed this client out.
         """
         state = self._state
-        waiting = state.subscription._conductor.waiting(timeout)
+        waiting = Waiting(state.subscription._conductor.invokers)
         try:
-            while not state.subscription.closed:
-                if state.work():
-                    request = Request(*state.queue[0])
-                    del state.queue[0]
-                    yield request
-                    waiting.restart()
-                elif not waiting.step():
-                    raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
+            while run(state.waiting_for_request(timeout), waiting):
+                request = Request(*state.queue[0])
+                del state.queue[0]
+                yield request
+                waiting.restart()
         finally:
             if state.subscription.closed:
                 # Another thread closed it. Also close the publications that the last call of `work` opened after that.

@@ -10,7 +10,7 @@ requester gets back pressure. So the responder can respond immediately to every 
 
 A signal handler can raise in the polling thread. Messages enter and leave queues as ``polled.py`` describes, so none is lost.
 
-Nothing in this module waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
+Calls that wait are written as steps (``waiting.py``), which ``requester.py`` and ``aeron/aio/requests.py`` run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from itertools import repeat
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import Deadline
 from mainstem.aeron.channel import with_values
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import offer_error_of
+from mainstem.aeron.client.waiting import Wait
 from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.image import ImageBase
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.registry import ClientRegistry
+    from mainstem.aeron.client.waiting import Steps
 
 MAX_IN_FLIGHT = 1024  # requests of one requester that can wait for their responses; each occupies a slot
 MAX_CLIENTS = 256  # requesters of one responder; each has its own log, which takes up the driver's memory
@@ -59,8 +64,43 @@ class RequesterState:
         self.max_in_flight = max_in_flight
         self.slots: dict[int, Slot] = {}
         self.late_responses = 0
+        self._lock = Lock()
         self._arrived: deque[Message] = deque()
         self._next_id = 1
+
+    def requesting(self, payload: Any, timeout: float | None) -> Steps[bytes]:
+        """Send a request and return its response."""
+        deadline = Deadline(self.subscription._conductor.context.clock, timeout)
+        slot: Slot | None = None
+        try:
+            with self._lock:
+                slot = self.open_slot()
+            while True:
+                # The publication is exclusive, so only one thread may offer at a time.
+                with self._lock:
+                    position = self.publication.offer(payload, reserved_value=slot.correlation_id)
+                if position > 0:
+                    break
+                self.check_open(Delivery.NONE)
+                if OfferStatus(position).is_final:
+                    raise self.not_sent(position, None)
+                if (left := deadline.left) == 0:
+                    raise self.not_sent(position, timeout)
+                yield Wait(left)
+            while slot.response is None:
+                # Use only `with`: between `acquire` and a `try`, a signal handler could raise, and nothing would release the lock.
+                if not self._lock.locked():
+                    with self._lock:
+                        self.poll()
+                if slot.response is None:
+                    self.check_open(Delivery.UNKNOWN)
+                    if (left := deadline.left) == 0:
+                        raise self.no_response(timeout)
+                    yield Wait(left, self.subscription)
+            return slot.response
+        finally:
+            if slot is not None:
+                self.free(slot)
 
     def open_slot(self) -> Slot:
         """Reserve a slot for a new request. Raises BackPressured or ClosedError."""
@@ -153,6 +193,17 @@ class ResponderState:
                 if publication is not None and publication.is_connected:
                     self.queue.extend(zip(polled(image.poll_with_metadata, BATCH), repeat(publication), strict=False))
         return bool(self.queue)
+
+    def waiting_for_request(self, timeout: float | None) -> Steps[bool]:
+        """Wait for a request in ``queue``. Return False once the responder is closed."""
+        deadline = Deadline(self._conductor.context.clock, timeout)
+        while not self.subscription.closed:
+            if self.work():
+                return True
+            if (left := deadline.left) == 0:
+                raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
+            yield Wait(left)
+        return False
 
     def _follow(self, images: tuple[ImageBase, ...]) -> None:
         present = {image.correlation_id for image in images}

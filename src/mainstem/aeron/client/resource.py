@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.context import ClientContext
     from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.waiting import Waiting
     from mainstem.aeron.command.commands import Command
     from mainstem.errors import MainstemError
 
@@ -36,8 +35,6 @@ class ResourceOwner(Protocol):
     invokers: tuple[Callable[[], int], ...]
 
     def raise_failure(self) -> None: ...
-
-    def waiting(self, timeout: float | None) -> Waiting: ...
 
     def request_cycle(self) -> int: ...
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
-from mainstem._internal.clock import NOT_A_TIME, timeout_of
+from mainstem._internal.clock import Deadline, timeout_of
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource, StreamEnd
 from mainstem.aeron.client.stats import SubscriptionStats
+from mainstem.aeron.client.waiting import Wait, Waiting, run
 from mainstem.aeron.command import commands
-from mainstem.errors import ConfigurationError, LocalProtocolError, Timeout
+from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mainstem._core.log.read import Message
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.waiting import Steps
 
 I = TypeVar("I", bound=ImageBase)  # noqa: E741 - an image
 
@@ -50,6 +52,28 @@ class Feed(Protocol):
         ...
 
 
+def next_batch(
+    owner: Any,
+    take: Callable[[], Iterator[Any] | None],
+    end: StreamEnd,
+    timeout: float | None,
+    waits_for: SubscriptionReader | None = None,
+) -> Steps[Iterator[Any] | None]:
+    """Wait until ``take`` finds messages, and return them; None once the streams of a subscription or poller have ended."""
+    conductor: ResourceOwner = owner._conductor
+    deadline = Deadline(conductor.context.clock, timeout)
+    while not end.is_reached():
+        if (left := deadline.left) == 0:
+            if end.is_seen:
+                break
+            raise Timeout(f"no message arrived on {owner!r} within {timeout:g} s", timeout=timeout)
+        yield Wait(left, waits_for)
+        if (batch := take()) is not None:
+            return batch
+    conductor.raise_failure()
+    return None
+
+
 def iterate(
     owner: Any,
     take: Callable[[], Iterator[Any] | None],
@@ -59,30 +83,26 @@ def iterate(
     waits_for: SubscriptionReader | None = None,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[Any]:
-    """Yield the messages that ``take`` takes, batch by batch, until the streams of a subscription or poller have ended."""
+    """Yield messages, batch by batch, until the streams of a subscription or poller have ended."""
     conductor: ResourceOwner | None = owner._conductor
     if conductor is None:
         return
-    waiting = conductor.waiting(timeout)
+    timeout = timeout_of(timeout)
+    waiting = Waiting(conductor.invokers)
     end = StreamEnd(conductor, has_ended)
     while True:
-        batch = take()
-        if batch is not None:
-            yield from batch
+        if (batch := take()) is None:
             waiting.restart()
-        elif end.is_reached():
-            break
-        elif not waiting.step(waits_for):
-            if end.is_seen:
+            batch = run(next_batch(owner, take, end, timeout, waits_for), waiting)
+            if batch is None:
                 break
-            raise Timeout(f"no message arrived on {owner!r} within {timeout:g} s", timeout=timeout)
-    conductor.raise_failure()
+        yield from batch
     if at_end is not None:
         at_end()
 
 
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
-    """The non-blocking part of a subscription."""
+    """The part of a subscription that both variants share."""
 
     _removal = commands.RemoveSubscription
     _receives = True
@@ -174,6 +194,20 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         self._taken, self._taken_with_metadata = taken, metadata
         batch.extend(polled(self.poll_with_metadata if metadata else self.poll_bytes, limit))
         return taken if batch else None
+
+    def _waiting_for_data(self, timeout: float | None) -> Steps[bool]:
+        deadline = Deadline(self._conductor.context.clock, timeout)
+        while not self.has_data():
+            if self._closed or (left := deadline.left) == 0:
+                return False
+            yield Wait(left, self)
+        return True
+
+    def _taking_arrow(self, limit: int, timeout: float | None) -> Steps[pa.RecordBatch]:
+        if not (yield from self._waiting_for_data(timeout)):
+            self._conductor.raise_failure()
+            raise Timeout(f"no message arrived on {self!r}", timeout=timeout)
+        return self.poll_arrow(limit)
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
         """Return whole messages of all images as a record batch.
@@ -325,13 +359,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
             self._feed.check(self)
 
     def _wait_long(self, timeout: float | None) -> bool:
-        if timeout != timeout:
-            raise ConfigurationError(NOT_A_TIME)
-        waiting = self._conductor.waiting(timeout)
-        while not self.has_data():
-            if self._closed or not waiting.step(self):
-                return False
-        return True
+        return run(self._waiting_for_data(timeout), Waiting(self._conductor.invokers))
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch, like ``poll_arrow``.
@@ -343,7 +371,4 @@ class Subscription(SubscriptionBase[Image], Destinations):
         Raises:
             Timeout: Nothing arrived in time, or the subscription is closed. If the client failed, DriverTimeout or ClientTimeout.
         """
-        if not self.wait_for_data(timeout=timeout):
-            self._conductor.raise_failure()
-            raise Timeout(f"no message arrived on {self!r}", timeout=timeout)
-        return self.poll_arrow(limit)
+        return run(self._taking_arrow(limit, timeout), Waiting(self._conductor.invokers))

@@ -11,14 +11,13 @@ from collections.abc import Generator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
+from mainstem.aeron.idle import BackoffIdle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from mainstem._core.log.read import SubscriptionReader
-    from mainstem._internal.clock import Clock
     from mainstem.aeron.idle import IdleStrategy
 
 T = TypeVar("T")
@@ -57,32 +56,19 @@ def run(
 
 
 class Waiting:
-    """A wait that idles between checks of a condition, until a timeout."""
+    """How a call waits in the caller's thread: with an idle strategy or, for a subscription's data, without the GIL."""
 
-    def __init__(
-        self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
-    ) -> None:
-        self._idle = idle
-        self._clock = clock
-        self._timeout_ns = None if timeout is None else seconds_ns(timeout)
+    def __init__(self, invokers: tuple[Callable[[], int], ...] = (), idle: IdleStrategy | None = None) -> None:
         self._invokers = invokers
-        self.restart()
+        self._idle = idle or BackoffIdle()
 
     def restart(self) -> None:
-        self._deadline_ns = None if self._timeout_ns is None else self._clock.monotonic_ns() + self._timeout_ns
         self._idle.reset()
 
-    def step(self, subscription: SubscriptionReader | None = None) -> bool:
-        """Idle once. Return False when the time is up. If the wait is for a subscription's data, release the GIL."""
-        left_ns = None
-        if self._deadline_ns is not None:
-            left_ns = self._deadline_ns - self._clock.monotonic_ns()
-            if left_ns <= 0:
-                return False
+    def __call__(self, wait: Wait | None = None) -> None:
         if self._invokers:
             self._idle.idle(sum(invoke() for invoke in self._invokers))
-        elif subscription is not None:
-            subscription._wait_for_data(LONGEST_WAIT if left_ns is None else left_ns / NS_PER_SECOND)
+        elif wait is not None and wait.subscription is not None:
+            wait.subscription._wait_for_data(LONGEST_WAIT if wait.left is None else wait.left)
         else:
             self._idle.idle(0)
-        return True
