@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.support.call_counts import calls_of
+from tests.support.call_counts import calls_of, calls_of_threads
 from tests.support.counted_time import CountedTimeLoop
 from tests.support.mux_pair import bymux_pair, jmux_pair
 
+from mainstem import jmux
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.aqueduct import aio, make_certificates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from mainstem import bymux, jmux
+    from mainstem import bymux
 
 ROUNDS = 200
 TOGETHER = 50
@@ -24,6 +27,9 @@ MESSAGE = bytes(64)
 BYMUX_ECHO = 35
 JMUX_REQUEST = 56
 JMUX_REQUEST_OF_MANY = 50
+# In the thread that calls and in the client's loop, with an asyncio server in that loop; and in all threads of both ends.
+JMUX_BLOCKING_REQUEST = 66
+JMUX_BLOCKING_REQUEST_AND_HANDLER = 150
 AQUEDUCT_MESSAGE = 64
 AQUEDUCT_RESPONSE_ON_OPEN_CHANNEL = 97
 AQUEDUCT_RESPONSE = 222
@@ -65,6 +71,40 @@ async def test_a_request_of_jmux() -> None:
         assert await calls_of(one_by_one) / ROUNDS <= JMUX_REQUEST
         await together()
         assert await calls_of(together) / ROUNDS <= JMUX_REQUEST_OF_MANY
+
+
+def test_a_blocking_request_of_jmux() -> None:
+    async def echo(session: jmux.aio.ServerSession) -> None:
+        session.write(await session.read())
+
+    async def connect() -> jmux.Client:
+        return jmux.Client(thread, jmux_pair(echo)[0])
+
+    with calls_of_threads() as counted, LoopThread() as thread, thread.run(connect()) as client:
+        assert blocking_requests(counted, client) <= JMUX_BLOCKING_REQUEST
+
+
+def test_a_blocking_request_of_jmux_and_its_blocking_handler() -> None:
+    def echo(session: jmux.ServerSession) -> None:
+        session.write(session.read())
+
+    with (
+        calls_of_threads() as counted,
+        jmux.serve(echo, "127.0.0.1", 0) as server,
+        jmux.connect("127.0.0.1", server.port) as client,
+    ):
+        assert blocking_requests(counted, client) <= JMUX_BLOCKING_REQUEST_AND_HANDLER
+
+
+def blocking_requests(counted: Callable[[Callable[[], object]], int], client: jmux.Client) -> float:
+    """Return the calls of one request."""
+
+    def one_by_one() -> None:
+        for _ in range(ROUNDS):
+            assert client.request(MESSAGE) == MESSAGE
+
+    one_by_one()
+    return counted(one_by_one) / ROUNDS
 
 
 def test_channels_of_aqueduct(tmp_path: Path) -> None:

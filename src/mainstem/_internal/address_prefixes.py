@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Any
 
 from mainstem.errors import ConfigurationError
@@ -44,6 +45,7 @@ class AddressPrefixes:
 _OWNERS = AddressPrefixes()
 
 
+@lru_cache(maxsize=1024)  # servers ask for each stream
 def owner_of(peer_address: Any) -> str:
     """Return the prefix that shares a peer's limit: an IPv4 address or an IPv6 network; empty for a Unix socket."""
     return _OWNERS.prefix_of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""

@@ -32,7 +32,7 @@ from mainstem._internal.validation import check_int
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger("mainstem.handlers")
 
@@ -74,12 +74,17 @@ class HandlerThreads:
         """Make an asyncio handler from a blocking one."""
 
         async def serve(served: S) -> None:
-            async with self._slots.slot(owner_of(served.peer_address)):
-                await self._run(lambda: handler(view(served)), served.abort)
+            address = owner_of(served.peer_address)
+            if not self._slots.take(address):
+                await self._slots.wait(address)
+            try:
+                await self._run(handler, view, served)
+            finally:
+                self._slots.free(address)
 
         return serve
 
-    async def _run(self, work: Callable[[], object], abort: Callable[[], object]) -> None:
+    async def _run(self, handler: Callable[[V], object], view: Callable[[S], V], served: S) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
 
@@ -91,7 +96,7 @@ class HandlerThreads:
             HANDLER_TASK.set(task)
             error: BaseException | None = None
             try:
-                work()
+                handler(view(served))
             except BaseException as caught:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is waiting
@@ -101,7 +106,7 @@ class HandlerThreads:
         try:
             error = await asyncio.shield(ended)
         except asyncio.CancelledError:
-            abort()
+            served.abort()
             try:
                 error = await ended
             except asyncio.CancelledError:
@@ -127,19 +132,17 @@ class Slots:
         self._taken: Counter[str] = Counter()
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
 
-    @contextlib.asynccontextmanager
-    async def slot(self, address: str) -> AsyncIterator[None]:
-        """Wait for a slot, and free it after the block."""
-        if self._may_begin(address):
-            self._begin(address)
-        else:
-            await self._wait(address)
-        try:
-            yield
-        finally:
-            self._end(address)
+    def take(self, address: str) -> bool:
+        """Take a slot if one is free; return whether it was."""
+        taken = self._taken[address]
+        if not self._free or (address and taken >= self._most_per_address):
+            return False
+        self._free -= 1
+        self._taken[address] = taken + 1
+        return True
 
-    async def _wait(self, address: str) -> None:
+    async def wait(self, address: str) -> None:
+        """Wait for a slot, and take it."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(address, {})
         waiting[turn] = None
@@ -147,39 +150,36 @@ class Slots:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self._end(address)
+                self.free(address)
             else:
                 waiting.pop(turn, None)
                 if not waiting and self._waiting.get(address) is waiting:
                     del self._waiting[address]
             raise
 
-    def _may_begin(self, address: str) -> bool:
-        return self._free > 0 and (not address or self._taken[address] < self._most_per_address)
-
-    def _begin(self, address: str) -> None:
-        self._free -= 1
-        self._taken[address] += 1
-
-    def _end(self, address: str) -> None:
+    def free(self, address: str) -> None:
+        """Free a slot that was taken, for the address whose turn it is."""
         self._free += 1
         self._taken[address] -= 1
         if not self._taken[address]:
             del self._taken[address]
         for other in list(self._waiting):
-            if self._may_begin(other) and self._give(other):
+            if self._give(other):
                 return
 
     def _give(self, address: str) -> bool:
         """Give a slot to the handler of an address that has waited longest, skipping cancelled ones."""
-        waiting = self._waiting.pop(address)
+        waiting = self._waiting[address]
         while waiting:
             turn = next(iter(waiting))
-            del waiting[turn]
             if not turn.done():
+                if not self.take(address):
+                    return False
+                del waiting[turn], self._waiting[address]
                 if waiting:
                     self._waiting[address] = waiting  # behind the other addresses
-                self._begin(address)
                 turn.set_result(None)
                 return True
+            del waiting[turn]
+        del self._waiting[address]
         return False

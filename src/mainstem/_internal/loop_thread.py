@@ -16,8 +16,8 @@ work: a read that follows an interrupted one finds the stream as it was.
 A child created by ``os.fork`` does not have the loop's thread. Every call raises ClosedError there, and calls that only close
 something (``is_close``) do nothing.
 
-The first step of a call is not rolled back: ``begin`` runs in the loop's thread, in the order of the calls, whether or not the
-call is interrupted. A ``write`` queues its bytes there.
+The first step of a call is not rolled back: a plain function, which may return a coroutine for the rest, runs in the loop's
+thread, in the order of the calls, whether or not the call is interrupted. A ``write`` queues its bytes there.
 
 No other call may happen between the result of :meth:`LoopThread.run` and the caller's own code, because an exception there would
 lose the result. So the coroutine, in the loop's thread, does everything that is derived from a result.
@@ -31,7 +31,8 @@ import functools
 import os
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.tasks import HANDLER_TASK, within
@@ -64,16 +65,15 @@ def waits(
     If an exception interrupts the caller, ``undo`` is called in the loop's thread, with the asyncio object and what the method
     returned or raised. If ``is_close``, the method returns None and does nothing in a forked child.
     """
+    name = method.__name__
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        if is_close and self._thread.is_inherited:
+        thread, inner = self._thread, self._inner
+        if is_close and thread.is_inherited:
             return None  # type: ignore[return-value]
-        inner = self._inner
-        bound = getattr(inner, method.__name__)
-        result: R = self._thread.run(
-            lambda: bound(*arguments, **options), undo=None if undo is None else functools.partial(undo, inner)
-        )
+        work = functools.partial(getattr(inner, name), *arguments, **options)
+        result: R = thread.run(work, undo=None if undo is None else functools.partial(undo, inner))
         return result
 
     return _documented(call)
@@ -86,19 +86,7 @@ def runs(
     is_close: bool = False,
 ) -> Callable[Concatenate[Any, P], R]:
     """Make a blocking method from a plain one, which runs in the loop's thread; the rest is as for `waits`."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        if is_close and self._thread.is_inherited:
-            return None  # type: ignore[return-value]
-        inner = self._inner
-        bound = getattr(inner, method.__name__)
-        result: R = self._thread.call(
-            lambda: bound(*arguments, **options), undo=None if undo is None else functools.partial(undo, inner)
-        )
-        return result
-
-    return _documented(call)
+    return waits(cast("Any", method), undo=undo, is_close=is_close)
 
 
 def asks(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -196,8 +184,12 @@ class LoopThread:
         *,
         undo: Callable[[T | BaseException], object] | None = None,
     ) -> T:
-        """Return the result of ``work``. Raises Timeout or ClosedError."""
-        call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
+        """Return the result of ``work``: a coroutine, or a function that returns one.
+
+        If nothing is left to wait for, the function may return the result itself. It runs between the loop's tasks, even if an
+        exception interrupts the call. Raises Timeout or ClosedError.
+        """
+        call = Call(work, timeout, undo, self._ending)
         try:
             if not self._thread.is_alive() or not self._post(call.start):
                 error = ClosedError(INHERITED if self.is_inherited else "the connection is closed")
@@ -207,7 +199,7 @@ class LoopThread:
                 if not self._thread.is_alive() and not call.wait(0):
                     raise ClosedError("the connection was closed")
         except BaseException:
-            if not self._insist(call.interrupt) and not callable(work):
+            if not self._insist(call.interrupt) and isinstance(work, CoroutineType):
                 work.close()
             raise
         # Nothing is called from here on, so no signal handler can run, and the result reaches the caller.
@@ -221,15 +213,9 @@ class LoopThread:
     def call(
         self, function: Callable[..., T], *arguments: Any, undo: Callable[[T | BaseException], object] | None = None
     ) -> T:
-        """Return the result of ``function``, run between the loop's tasks. It runs even if an exception interrupts the call.
-
-        Raises ClosedError.
-        """
-
-        def work() -> Coroutine[Any, Any, T]:
-            return _return(function(*arguments))
-
-        return self.run(work, undo=undo)
+        """Return the result of a plain ``function``, run like the one of `run`. Raises ClosedError."""
+        result: T = self.run(cast("Any", functools.partial(function, *arguments)), undo=undo)
+        return result
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Run ``function`` in the loop's thread without waiting, unless the loop has ended. For finalizers."""
@@ -295,25 +281,7 @@ class LoopThread:
         self.stop()
 
 
-async def _return(value: T) -> T:
-    return value
-
-
 # -- one call ----------------------------------------------------------------------------------------------------------
-
-
-async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: set[asyncio.Task[Any]]) -> T:
-    """Run ``work`` after the interrupted calls have ended, with a timeout that the loop itself enforces.
-
-    If the caller enforced the timeout, it could lose what ``work`` returned at that moment, such as bytes that were read.
-    """
-
-    async def run() -> T:
-        while ending:
-            await asyncio.wait(set(ending))
-        return await work
-
-    return await within(timeout, run(), "the call")
 
 
 class Call(Generic[T]):
@@ -325,7 +293,6 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_begin",
         "_ended",
         "_ending",
         "_interrupted",
@@ -343,16 +310,15 @@ class Call(Generic[T]):
 
     def __init__(
         self,
-        begin: Callable[[], Coroutine[Any, Any, T]],
+        work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
         timeout: float | None,
         undo: Callable[[Any], object] | None,
         ending: set[asyncio.Task[Any]],
     ) -> None:
-        self._begin = begin
+        self._work: Any = work
         self._timeout = timeout
         self._undo = undo
         self._ending = ending
-        self._work: Coroutine[Any, Any, T] | None = None
         self._task: asyncio.Task[T] | None = None
         self._started = self._interrupted = self._is_over = False
         self._ended = threading.Lock()
@@ -364,14 +330,35 @@ class Call(Generic[T]):
         if self._started:
             return
         self._started = True
-        try:
-            self._work = self._begin()
-        except Exception as error:
-            self._end(error)
-            return
-        limited = _limited(self._work, self._timeout, self._ending)
-        self._task = asyncio.get_running_loop().create_task(limited)
+        work = self._work
+        if not isinstance(work, CoroutineType):
+            try:
+                work = self._work = work()
+            except Exception as error:
+                self._end(error)
+                return
+            if not isinstance(work, CoroutineType):
+                self.value = work
+                self._end(None)
+                return
+        if self._ending or self._timeout is not None:
+            work = self._limited()
+        self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._on_done)
+
+    async def _limited(self) -> T:
+        """Do the work after the interrupted calls have ended, with a timeout that the loop itself enforces.
+
+        If the caller enforced the timeout, it could lose what the work returned at that moment, such as bytes that were read.
+        """
+
+        async def run() -> T:
+            while self._ending:
+                await asyncio.wait(set(self._ending))
+            result: T = await self._work
+            return result
+
+        return await within(self._timeout, run(), "the call")
 
     def interrupt(self) -> None:
         """Roll the call back."""
@@ -391,7 +378,6 @@ class Call(Generic[T]):
         return self._ended.acquire(timeout=timeout)
 
     def _on_done(self, task: asyncio.Task[T]) -> None:
-        assert self._work is not None
         self._work.close()  # it was never started if the task was cancelled before its first step
         self._ending.discard(task)
         if task.cancelled():

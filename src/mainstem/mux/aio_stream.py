@@ -364,8 +364,12 @@ class BaseStream:
             MainstemError: What ended the writing half.
         """
         self._check_writable()
-        if self._handle.queue.size > WRITE_LIMIT:
+        if self._must_drain():
             await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of {self._KIND} {self.id}")
+
+    def _must_drain(self) -> bool:
+        """Return whether `drain` waits or raises."""
+        return self._write_error is not None or bool(self._handle.queue.size > WRITE_LIMIT)
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the transport has taken all written data.

@@ -135,10 +135,11 @@ class BaseStream(PeerFacade[S]):
         Example:
             >>> stream.write(b"tide", timeout=5)
         """
+        inner = self._inner
 
-        def work() -> Coroutine[Any, Any, None]:
-            self._inner.write(data)
-            return self._inner.drain()
+        def work() -> Any:
+            inner.write(data)
+            return inner.drain() if timeout is not None or inner._must_drain() else None
 
         self._thread.run(work, timeout)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,51 +14,53 @@ from mainstem._internal.handler_threads import HandlerThreads, Slots
 from mainstem.errors import ConfigurationError
 
 
-async def take(slots: Slots, address: str, held: dict[str, list[AsyncExitStack]]) -> None:
-    stack = AsyncExitStack()
-    await stack.enter_async_context(slots.slot(address))
+async def take(slots: Slots, address: str, held: dict[str, list[ExitStack]]) -> None:
+    if not slots.take(address):
+        await slots.wait(address)
+    stack = ExitStack()
+    stack.callback(slots.free, address)
     held.setdefault(address, []).append(stack)
 
 
-def counts(held: dict[str, list[AsyncExitStack]]) -> dict[str, int]:
+def counts(held: dict[str, list[ExitStack]]) -> dict[str, int]:
     return {address: len(stacks) for address, stacks in held.items() if stacks}
 
 
 @pytest.mark.asyncio
 async def test_one_address_leaves_slots_to_the_others_which_take_turns() -> None:
-    slots, held = Slots(4, 2), dict[str, list[AsyncExitStack]]()
+    slots, held = Slots(4, 2), dict[str, list[ExitStack]]()
     tasks = [asyncio.ensure_future(take(slots, "greedy", held)) for _ in range(5)]
     await asyncio.sleep(0)
     assert counts(held) == {"greedy": 2}
     tasks += [asyncio.ensure_future(take(slots, name, held)) for name in ("b", "c", "d", "d")]
     await asyncio.sleep(0)
     assert counts(held) == {"greedy": 2, "b": 1, "c": 1}
-    await held["b"].pop().aclose()  # the first waiter allowed to take it is at d: greedy has its share
+    held["b"].pop().close()  # the first waiter allowed to take it is at d: greedy has its share
     await until(lambda: "d" in held)
     assert counts(held) == {"greedy": 2, "c": 1, "d": 1}
-    await held["greedy"].pop().aclose()
+    held["greedy"].pop().close()
     await until(lambda: counts(held)["greedy"] == 2)
-    await held["greedy"].pop().aclose()
+    held["greedy"].pop().close()
     await until(lambda: counts(held) == {"greedy": 1, "c": 1, "d": 2})
     for stacks in held.values():
         while stacks:
-            await stacks.pop().aclose()
+            stacks.pop().close()
     await asyncio.gather(*tasks)
     assert counts(held) == {"greedy": 2}
 
 
 @pytest.mark.asyncio
 async def test_a_cancelled_wait_passes_its_turn_on() -> None:
-    slots, held = Slots(1, 1), dict[str, list[AsyncExitStack]]()
+    slots, held = Slots(1, 1), dict[str, list[ExitStack]]()
     await take(slots, "", held)
     first, second, third = (asyncio.ensure_future(take(slots, name, held)) for name in ("a", "b", "c"))
     await asyncio.sleep(0)
     first.cancel()  # while it waits
-    await held[""].pop().aclose()  # the slot goes to b
+    held[""].pop().close()  # the slot goes to b
     second.cancel()  # after it was given the slot, before it runs
     await asyncio.wait([first, second, third], timeout=STALL_S)
     assert counts(held) == {"c": 1}
-    await held["c"].pop().aclose()
+    held["c"].pop().close()
     assert slots._free == 1
     assert not slots._waiting
     assert not +slots._taken
