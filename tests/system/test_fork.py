@@ -159,3 +159,115 @@ def test_a_forked_child_leaves_duologues_to_its_parent(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STALL_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'blocking' b'asyncio'\n", "")
+
+
+MUX = """
+import gc, os, socket, sys
+from mainstem import bymux, jmux
+from mainstem.errors import ClosedError
+
+def refused(call, *arguments):
+    try:
+        result = call(*arguments)
+    except ClosedError as error:
+        assert "parent of this process" in str(error), error
+    else:
+        raise AssertionError(f"{call} returned {result!r}")
+
+class Wakeup:
+    def __init__(self, real):
+        self.real = real
+
+    def send(self, data):
+        raise AssertionError("the parent's loop was woken")
+
+def in_child(use, *objects):
+    pid = os.fork()
+    if not pid:
+        for each in objects:
+            loop = each._thread._loop
+            loop._csock = Wakeup(loop._csock)
+        use()
+        sys.stderr.flush()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+def bymux_handler(stream):
+    for data in stream:
+        in_child(lambda: (refused(stream.read), refused(stream.write, b"child"), stream.close(), stream.abort()), stream)
+        stream.write(data)
+
+def jmux_handler(session):
+    data = session.read(-1)
+    in_child(lambda: (refused(session.read), refused(session.write, b"child"), session.close(), session.abort()), session)
+    session.write(data)
+
+if {family!r} == "bymux":
+    server = bymux.serve(bymux_handler, "127.0.0.1", 0)
+    peer = bymux.connect("127.0.0.1", server.port)
+    stream = peer.open_stream()
+    calls = [
+        peer.ping, peer.open_stream, peer.accept_stream, lambda: list(peer.streams()), peer.wait_closed,
+        lambda: peer.allow_streams(1), lambda: peer.stream(stream.id), stream.finish, stream.stop_read, stream.ping,
+    ]
+else:
+    server = jmux.serve(jmux_handler, "127.0.0.1", 0)
+    peer = jmux.connect("127.0.0.1", server.port)
+    stream = peer.open_session()
+    calls = [lambda: peer.request(b"child"), peer.open_session, stream.finish, stream.acknowledge]
+
+def exchange(data):
+    if {family!r} == "bymux":
+        stream.write(data)
+        return stream.readexactly(len(data))
+    return peer.request(data)
+
+calls += [
+    server.wait, stream.read, lambda: stream.readexactly(1), lambda: stream.write(b"child"), stream.flush, lambda: list(stream),
+]
+
+def uses():
+    for call in calls:
+        refused(call)
+    for each in (stream, peer, server):
+        assert each.closed
+        each.stats(), repr(each), each.error
+    stream.id, stream.queued, stream.at_eof(), peer.peer_address, peer.peer_certificate, server.port, server.address
+
+def closes():
+    for each in (stream, peer, server):
+        with each:
+            pass
+        each.close()
+        each.abort()
+    server.shutdown()
+
+def drops():
+    global server, peer, stream, calls
+    del server, peer, stream, calls
+    gc.collect()
+
+def connects():
+    {family}.connect("127.0.0.1", server.port).close()
+
+assert exchange(b"before") == b"before"
+in_child({name}, server, peer, stream)
+pid = os.fork()
+if not pid:
+    sys.exit(7)  # an ordinary end, with finalizers
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+print(exchange(b"after"))
+stream.abort()
+peer.close()
+server.close()
+"""
+
+
+@pytest.mark.parametrize("family", ["bymux", "jmux"])
+@pytest.mark.parametrize("name", ["uses", "closes", "drops", "connects"])
+def test_a_forked_child_leaves_multiplexers_to_its_parent(family: str, name: str) -> None:
+    code = MUX.replace("{family!r}", repr(family)).replace("{family}", family).replace("{name}", name)
+    warnings = ["-W", "ignore::DeprecationWarning", "-W", "always::ResourceWarning"]
+    command = [sys.executable, *warnings, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STALL_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'after'\n", "")

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A blocking class names the asyncio methods that it wraps: ``read = waits(aio.Stream.read)``. Parameters and documentation are
-written once, in the asyncio method. Such a class has ``_inner``, the asyncio object, and ``_thread``, its :class:`LoopThread`. Any
-thread may call the methods. A call becomes a coroutine in the loop, and the caller waits for its result; only the loop's thread
-ever touches protocol state. So several threads may call one object safely, and their calls are ordered as the loop receives them.
+A blocking class is a :class:`Facade` and names the asyncio methods that it wraps: ``read = waits(aio.Stream.read)``. Parameters and
+documentation are written once, in the asyncio method. Any thread may call the methods. A call becomes a coroutine in the loop, and
+the caller waits for its result; only the loop's thread ever touches protocol state. So several threads may call one object safely,
+and their calls are ordered as the loop receives them.
 
 A signal handler may raise in the waiting thread, at any time and any exception: a ``TimeoutError`` from an alarm, a
 ``KeyboardInterrupt``. The caller then gets no result, even if there is one. So the call is rolled back: its work is cancelled, and
@@ -13,8 +13,8 @@ if it already had a result, ``undo`` receives it and restores what would be lost
 that was accepted. The interrupted thread does not wait for the rollback. Later calls do, in the loop's thread, before their own
 work: a read that follows an interrupted one finds the stream as it was.
 
-A child created by ``os.fork`` does not have the loop's thread. Every call raises ClosedError there, and calls that only close
-something (``is_close``) do nothing.
+A child created by ``os.fork`` does not have the loop's thread, even if it has started threads of its own. Every call on an
+inherited object raises ClosedError there, and calls that only close something (``is_close``) do nothing.
 
 The first step of a call is not rolled back: a plain function, which may return a coroutine for the rest, runs in the loop's
 thread, in the order of the calls, whether or not the call is interrupted. A ``write`` queues its bytes there.
@@ -31,6 +31,7 @@ import functools
 import os
 import re
 import threading
+import warnings
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -40,7 +41,9 @@ from mainstem.errors import ClosedError, Delivery, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from typing import Self
 
+I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -49,6 +52,53 @@ T = TypeVar("T")
 LIVENESS_S = 1.0
 # How long the remaining tasks may take to end when the loop is stopped.
 END_TIMEOUT_S = 10.0
+
+
+# -- blocking objects --------------------------------------------------------------------------------------------------
+
+
+class Facade(Generic[I]):
+    """Base class of blocking objects: the asyncio object for which it stands, and the thread of that object's event loop."""
+
+    __slots__ = ("__weakref__", "_inner", "_thread")
+
+    def __init__(self, thread: LoopThread, inner: I) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def closed(self) -> bool:
+        """Whether this object has ended and can no longer be used."""
+        return self._thread.is_inherited or bool(self._inner.closed)
+
+    @property
+    def error(self) -> MainstemError | None:
+        """The error that ended this object early.
+
+        ``None`` while it is open, after an orderly end, and after an end on this side that lost nothing.
+        """
+        error: MainstemError | None = self._inner.error
+        return error
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _warn_if_open(self, *, owns_thread: bool) -> None:
+        """Abort an object that the application dropped without closing, and stop the thread if it has its own. For ``__del__``."""
+        inner = getattr(self, "_inner", None)
+        if inner is not None and not self.closed:
+            text = f"{inner!r} was dropped without being closed"
+            (self._thread.stop_soon if owns_thread else self._thread.call_soon)(inner.abort)
+            warnings.warn(text, ResourceWarning, stacklevel=3, source=self)
+
+
+def abort_outcome(outcome: Facade[Any] | BaseException) -> None:
+    """Abort the object that an interrupted call had made."""
+    if not isinstance(outcome, BaseException):
+        outcome._inner.abort()
 
 
 # -- methods of blocking classes ---------------------------------------------------------------------------------------

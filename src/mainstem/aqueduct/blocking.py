@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 One event loop, in a thread shared by all objects, runs the asyncio API. They share a loop because a channel can be made before it
-is known which connection it will travel over. Each object here stands for the asyncio object in ``_inner``
+is known which connection it will travel over. Each object here is a facade of an asyncio object
 (:mod:`mainstem._internal.loop_thread`). Any thread can use it.
 
 When a message is encoded, a handle in it is replaced by its asyncio handle (`Handle._half`). When a message is decoded, each
@@ -21,11 +21,11 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import LoopThread, asks, runs, waits
+from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, runs, waits
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
 from mainstem.aqueduct.events import Mode
@@ -54,7 +54,7 @@ _loops: list[LoopThread] = []
 _left: list[LoopThread] = []
 
 
-def _loop() -> LoopThread:
+def _shared_loop() -> LoopThread:
     """Return the loop's thread, which the first call starts and which ends with the process."""
     with _lock:
         if not _loops:
@@ -75,30 +75,6 @@ def _forget_loop() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_loop)
-
-
-class Facade(Generic[I]):
-    """Base class of the objects that wrap an asyncio object."""
-
-    __slots__ = ("__weakref__", "_inner", "_thread")
-
-    def __init__(self, inner: I) -> None:
-        self._thread = _loop()
-        self._inner = inner
-
-    @property
-    def closed(self) -> bool:
-        """Whether this object has ended and can no longer be used."""
-        return self._thread.is_inherited or bool(self._inner.closed)
-
-    @property
-    def error(self) -> Exception | None:
-        """The error with which this object failed; None while it is open, and after an orderly end."""
-        error: Exception | None = self._inner.error
-        return error
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
 
 class _Half(Facade[I], Handle):
@@ -143,9 +119,6 @@ class Sender(_Half["aio.Sender[M]"], Generic[M]):
     def mode(self) -> Mode:
         """How messages travel."""
         return self._inner.mode
-
-    def __enter__(self) -> Sender[M]:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
@@ -193,15 +166,12 @@ class Receiver(_Half["aio.Receiver[M]"], Generic[M]):
                 return
             yield messages.pop()
 
-    def __enter__(self) -> Receiver[M]:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.abort()
 
 
-def _present(half: aio.Sender[Any] | aio.Receiver[Any]) -> Sender[Any] | Receiver[Any]:
-    return Sender(half) if isinstance(half, aio.Sender) else Receiver(half)
+def _present(thread: LoopThread, half: aio.Sender[Any] | aio.Receiver[Any]) -> Sender[Any] | Receiver[Any]:
+    return Sender(thread, half) if isinstance(half, aio.Sender) else Receiver(thread, half)
 
 
 class Connection(Facade["aio.Connection"]):
@@ -217,10 +187,10 @@ class Connection(Facade["aio.Connection"]):
 
     __slots__ = ("_entrypoint",)
 
-    def __init__(self, inner: aio.Connection) -> None:
-        super().__init__(inner)
-        inner._runner.present = _present
-        self._entrypoint = _present(inner.sender if inner._is_client else inner.receiver)
+    def __init__(self, thread: LoopThread, inner: aio.Connection) -> None:
+        super().__init__(thread, inner)
+        inner._runner.present = present = partial(_present, thread)
+        self._entrypoint = present(inner.sender if inner._is_client else inner.receiver)
 
     headers = waits(aio.Connection.headers)
     close = waits(aio.Connection.close, is_close=True)
@@ -263,9 +233,6 @@ class Connection(Facade["aio.Connection"]):
         """Whether the server accepted the data sent before the handshake was complete."""
         return self._inner.early_data_accepted
 
-    def __enter__(self) -> Connection:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.abort()
@@ -298,18 +265,11 @@ class Server(Facade["aio.Server"]):
         """The number of connections that are open, in their handshake, or closing."""
         return self._inner.connections
 
-    def __enter__(self) -> Server:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
-        inner = getattr(self, "_inner", None)
-        if inner is not None and not self.closed:
-            text = f"{inner!r} was dropped without being closed"
-            self._thread.call_soon(inner.abort)
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        self._warn_if_open(owns_thread=False)
 
 
 def channel(
@@ -337,8 +297,7 @@ def channel(
         >>> for update in receiver:
         ...     print(update)
     """
-    sender, receiver = aio.channel(mode=mode, max_messages=max_messages, max_bytes=max_bytes)
-    return Sender(sender), Receiver(receiver)
+    return _facades(*aio.channel(mode=mode, max_messages=max_messages, max_bytes=max_bytes))
 
 
 def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]:
@@ -355,8 +314,12 @@ def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]
         >>> connection.sender.send({"text": "tide", "response": sender})
         >>> print(receiver.receive())
     """
-    sender, receiver = aio.oneshot(mode=mode)
-    return Sender(sender), Receiver(receiver)
+    return _facades(*aio.oneshot(mode=mode))
+
+
+def _facades(sender: aio.Sender[Any], receiver: aio.Receiver[Any]) -> tuple[Sender[Any], Receiver[Any]]:
+    thread = _shared_loop()
+    return Sender(thread, sender), Receiver(thread, receiver)
 
 
 def connect(
@@ -404,6 +367,7 @@ def connect(
         >>> with connect("localhost", 4433, ca="certs/ca.pem") as connection:
         ...     connection.sender.send(b"tide")
     """
+    thread = _shared_loop()
 
     async def open_connection() -> Connection:
         inner = await aio.connect(
@@ -418,9 +382,9 @@ def connect(
             instrument=instrument,
             **overrides,
         )
-        return Connection(inner)
+        return Connection(thread, inner)
 
-    return _loop().run(open_connection, undo=_abort)
+    return thread.run(open_connection, undo=abort_outcome)
 
 
 def serve(
@@ -475,10 +439,11 @@ def serve(
     """
     chosen = apply_overrides(Settings, settings, overrides)
     threads = HandlerThreads(chosen.max_handlers, chosen.max_handlers_per_address)
+    thread = _shared_loop()
 
     async def open_server() -> Server:
         inner = await aio.serve(
-            threads.adapt(handler, Connection),
+            threads.adapt(handler, partial(Connection, thread)),
             host,
             port,
             sock=sock,
@@ -489,12 +454,6 @@ def serve(
             settings=chosen,
             instrument=instrument,
         )
-        return Server(inner)
+        return Server(thread, inner)
 
-    return _loop().run(open_server, undo=_abort)
-
-
-def _abort(opened: Connection | Server | BaseException) -> None:
-    """Abort what an interrupted call had opened; runs in the loop's thread."""
-    if not isinstance(opened, BaseException):
-        opened._inner.abort()
+    return thread.run(open_server, undo=abort_outcome)

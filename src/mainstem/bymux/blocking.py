@@ -9,12 +9,12 @@ import stat
 from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import asks, runs, waits
+from mainstem._internal.loop_thread import abort_outcome, asks, runs, waits
 from mainstem._internal.overrides import apply_overrides
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
 from mainstem.errors import ClosedError, ConfigurationError
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread, run_until_closed
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
@@ -73,7 +73,7 @@ class Stream(BaseStream[aio.Stream]):
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
             MainstemError: The error that ended the writing half before everything had been sent; ``unsent`` bytes were not.
         """
-        if not self._inner._closed:
+        if not self._inner._closed and not self._thread.is_inherited:
             self._thread.run(self._inner.close(timeout))
 
     def abort(self) -> None:
@@ -82,7 +82,7 @@ class Stream(BaseStream[aio.Stream]):
         At the peer, reads raise ``Aborted``, unless the data was complete, and a handler is cancelled. Peers other than Mainstem
         see the end of data (docs/protocols/bymux.md, 10).
         """
-        if not self._inner.closed:
+        if not self.closed:
             self._thread.call(self._inner.abort)
 
 
@@ -100,7 +100,7 @@ class Connection(PeerFacade[aio.Connection]):
 
     def __del__(self) -> None:
         if getattr(self, "_owns_thread", False):
-            self._warn_if_open()
+            self._warn_if_open(owns_thread=True)
 
     allow_streams = runs(aio.Connection.allow_streams)
     ping = waits(aio.Connection.ping)
@@ -162,7 +162,7 @@ class Connection(PeerFacade[aio.Connection]):
         try:
             return self._thread.run(work, timeout, undo=undo)
         except ClosedError:  # another call, or an earlier one, has closed the connection, whose thread has ended
-            if not self.closed:
+            if self._thread.is_inherited or not self.closed:
                 raise
             if self.error is not None:
                 raise self.error from None
@@ -186,7 +186,7 @@ class Connection(PeerFacade[aio.Connection]):
         Raises:
             Timeout: The timeout passed; the connection stays open.
         """
-        self._wait_closed(self._inner.wait_closed, timeout)
+        run_until_closed(self, self._inner.wait_closed, timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.

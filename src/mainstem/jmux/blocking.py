@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import asks, runs, waits
+from mainstem._internal.loop_thread import abort_outcome, asks, runs, waits
 from mainstem._internal.overrides import apply_overrides
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, abort_outcome, open_in_thread
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 
@@ -31,13 +31,7 @@ S = TypeVar("S", bound=SessionStream)
 class Session(BaseStream[S]):
     """Base class of both ends of a session."""
 
-    def abort(self, detail: str = "") -> None:
-        """End the session immediately. The request may have been partly processed. Can be called more than once.
-
-        Args:
-            detail: A text for the peer.
-        """
-        self._thread.call(self._inner.abort, detail)
+    abort = runs(SessionStream.abort, is_close=True)
 
 
 class ClientSession(Session[aio_client.ClientSession]):
@@ -71,7 +65,7 @@ class ClientSession(Session[aio_client.ClientSession]):
 
     finish = runs(aio_client.ClientSession.finish)
     acknowledge = runs(aio_client.ClientSession.acknowledge)
-    close = waits(aio_client.ClientSession.close)
+    close = waits(aio_client.ClientSession.close, is_close=True)
 
 
 class Client(PeerFacade[aio_client.Client]):
@@ -85,7 +79,7 @@ class Client(PeerFacade[aio_client.Client]):
     """
 
     def __del__(self) -> None:
-        self._warn_if_open()
+        self._warn_if_open(owns_thread=True)
 
     stats = asks(aio_client.Client.stats)
     request = waits(aio_client.Client.request)
@@ -152,7 +146,7 @@ class ServerSession(Session[aio_server.ServerSession]):
     finish = runs(aio_server.ServerSession.finish)
     acknowledged = waits(aio_server.ServerSession.acknowledged)
     reject = runs(aio_server.ServerSession.reject)
-    close = waits(aio_server.ServerSession.close)
+    close = waits(aio_server.ServerSession.close, is_close=True)
 
 
 def connect(

@@ -44,6 +44,11 @@ class SessionStream(BaseStream):
         raise NotImplementedError
 
     def abort(self, detail: str = "") -> None:
+        """End the session immediately. The request may have been partly processed. Can be called more than once.
+
+        Args:
+            detail: A text for the peer.
+        """
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

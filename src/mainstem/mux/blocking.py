@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem._internal.loop_thread import LoopThread, asks, waits
+from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, waits
 from mainstem.errors import ClosedError, IncompleteRead
 from mainstem.mux import aio_stream, sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from typing import Self
 
-    from mainstem.errors import MainstemError
-
-I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 S = TypeVar("S", bound=aio_stream.BaseStream)
-F = TypeVar("F", bound="Facade[Any]")
+F = TypeVar("F", bound=Facade[Any])
+I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 
 
-class Facade(Generic[I]):
-    """Base class of all blocking objects. Its properties remain available after the object has ended."""
-
-    def __init__(self, thread: LoopThread, inner: I) -> None:
-        self._thread = thread
-        self._inner = inner
-
-    @property
-    def closed(self) -> bool:
-        """Whether this object has been closed, by either side."""
-        return bool(self._inner.closed)
-
-    @property
-    def error(self) -> MainstemError | None:
-        """The error that ended this object early.
-
-        ``None`` while it is open, after an orderly end, and after an end on this side that lost nothing.
-        """
-        error: MainstemError | None = self._inner.error
-        return error
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def _warn_if_open(self) -> None:
-        """Abort an object that the application dropped without closing, and stop its own thread. For ``__del__``."""
-        inner = getattr(self, "_inner", None)
-        if inner is not None and not inner.closed:
-            self._thread.stop_soon(inner.abort)
-            warnings.warn(f"{inner!r} was dropped without being closed", ResourceWarning, stacklevel=3, source=self)
-
-    def _wait_closed(self, wait: Callable[[], Coroutine[Any, Any, None]], timeout: float | None) -> None:
-        """Wait in the loop's thread, which another thread may stop meanwhile."""
-        try:
-            self._thread.run(wait, timeout)
-        except ClosedError:
-            if not self.closed:
-                raise
+def run_until_closed(
+    facade: Facade[Any], work: Callable[[], Coroutine[Any, Any, None]], timeout: float | None = None
+) -> None:
+    """Wait for the end of an object in its loop's thread, which another thread may stop meanwhile."""
+    try:
+        facade._thread.run(work, timeout)
+    except ClosedError:
+        if facade._thread.is_inherited or not facade.closed:
+            raise
 
 
 class PeerFacade(Facade[I]):
@@ -80,12 +44,6 @@ class PeerFacade(Facade[I]):
         """
         certificate: dict[str, Any] | None = self._inner.peer_certificate
         return certificate
-
-
-def abort_outcome(outcome: Facade[Any] | BaseException) -> None:
-    """Abort the object that an interrupted call had made."""
-    if not isinstance(outcome, BaseException):
-        outcome._inner.abort()
 
 
 def open_in_thread(start: Callable[[LoopThread], Coroutine[Any, Any, F]]) -> F:
@@ -150,7 +108,8 @@ class BaseStream(PeerFacade[S]):
 
     def __exit__(self, *exc: object) -> None:
         inner: Any = self._inner
-        self._thread.run(lambda: inner.__aexit__(*exc), undo=lambda _: inner.abort())
+        if not self._thread.is_inherited:
+            self._thread.run(lambda: inner.__aexit__(*exc), undo=lambda _: inner.abort())
 
 
 class Server(Facade[sockets.Server[Any]]):
@@ -172,7 +131,7 @@ class Server(Facade[sockets.Server[Any]]):
         return self._inner.address
 
     def __del__(self) -> None:
-        self._warn_if_open()
+        self._warn_if_open(owns_thread=True)
 
     stats = asks(sockets.Server[Any].stats)
 
@@ -185,7 +144,7 @@ class Server(Facade[sockets.Server[Any]]):
         Raises:
             Timeout: The timeout passed; the server keeps running.
         """
-        self._wait_closed(self._inner.wait, timeout)
+        run_until_closed(self, self._inner.wait, timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Stop listening, let running handlers finish, and close the server.
@@ -213,7 +172,7 @@ class Server(Facade[sockets.Server[Any]]):
     def _end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             if not self.closed:
-                self._wait_closed(work, None)
+                run_until_closed(self, work)
         finally:
             self._thread.stop(self._inner.abort)
 

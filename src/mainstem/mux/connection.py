@@ -44,6 +44,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -86,6 +87,7 @@ class BaseConnection:
 
     def __init__(self, engine: BaseEngine[Any], settings: ConnectionSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
         self._clock = clock
         self.engine = engine
         self.settings = settings
@@ -257,7 +259,9 @@ class BaseConnection:
                     of_stream(stream, event)
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:
-        """Schedule a function in the event loop, from any thread; return False if the loop is closed."""
+        """Schedule a function in the event loop, from any thread; return False if the loop is closed or the parent's."""
+        if self._pid != os.getpid():
+            return False
         try:
             self.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
