@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import DriverFactory
 
-    from mainstem.recording.persistent.subscription import PersistentSubscription
+    from mainstem.aeron.client.persistent_subscription import PersistentSubscription
 
 pytestmark = [pytest.mark.interop]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.cancellation import Canceller
 
-HOMES = ("mainstem.aeron.aio", "mainstem.recording.persistent.aio", "mainstem._internal.opening")
+HOMES = ("mainstem.aeron.aio", "mainstem.aeron.aio.persistent_subscription", "mainstem._internal.opening")
 CHANNEL = "aeron:ipc?term-length=64k"
 BACK: dict[str, Any] = {"response_channel": CHANNEL, "response_stream_id": 2}
 MESSAGES = 40

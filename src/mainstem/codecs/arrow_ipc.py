@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, NoRowsError, decodes, reason_of, rescue
+from mainstem.codecs.base import NoRowsError, decodes, reason_of, rescue
+from mainstem.codecs.decoded import Decoded
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import widest
 from mainstem.codecs.limits import as_nullable, within_limits

@@ -11,13 +11,13 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
+from mainstem.codecs.decoded import Decoded
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import fields_of
 from mainstem.codecs.limits import as_nullable, within_limits
@@ -114,26 +114,6 @@ def _surplus(value: Any, kind: Any) -> Any:
         items = [_surplus(each, kind.value_type) for each in value]
         return items if any(item is not None for item in items) else None
     return None
-
-
-@dataclass
-class Decoded:
-    """The rows of several messages. A message may have any number of rows. One in ``problems`` has none.
-
-    Attributes:
-        columns: An Arrow array for each field, in the schema's order.
-        origins: For each row, the index of its message among the payloads.
-        problems: Why messages are unreadable, by index.
-        rescued: The fields that the schema lacks, as a JSON object, by row index.
-
-    Example:
-        >>> Decoded([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
-    """
-
-    columns: list[Any]
-    origins: Sequence[int]
-    problems: dict[int, str] = field(default_factory=dict)
-    rescued: dict[int, str] = field(default_factory=dict)
 
 
 class Codec(Protocol):

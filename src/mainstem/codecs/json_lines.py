@@ -9,7 +9,8 @@ from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.error_texts import json_problem
-from mainstem.codecs.base import Decoded, RowCodec, decodes, rescue
+from mainstem.codecs.base import RowCodec, decodes, rescue
+from mainstem.codecs.decoded import Decoded
 from mainstem.codecs.exact import exact_array, exact_leaf, shown
 from mainstem.codecs.json_read import Lines, Prefilter, read_exactly, whole
 from mainstem.codecs.limits import as_nullable, within_limits

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem.codecs.base import Decoded
+    from mainstem.codecs.decoded import Decoded
 
 FIRST, LAST = date(1, 1, 1).toordinal(), date.max.toordinal()
 EPOCH = date(1970, 1, 1).toordinal()

@@ -12,7 +12,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded, RowCodec
+from mainstem.codecs.base import RowCodec
+from mainstem.codecs.decoded import Decoded
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.errors import ConfigurationError, needs_extras
 

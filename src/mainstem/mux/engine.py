@@ -42,9 +42,6 @@ SEND_LIMIT = 256 * 1024
 LONE_BYTES = 4096
 # Maximum number of this end's outstanding pings, for the connection and for each stream.
 MAX_OUTSTANDING_PINGS = 64
-# Maximum bytes of responses (Pong, StopRead, Credit, PingAck, Abort) queued because the peer does not read. If there are more,
-# the connection ends.
-CONTROL_LIMIT = 1024 * 1024
 
 
 class Rule(str):

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem._internal.validation import check_int, check_seconds
-from mainstem.mux.engine import CONTROL_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# Maximum bytes of responses (Pong, StopRead, Credit, PingAck, Abort) queued because the peer does not read. If there are more,
+# the connection ends.
+CONTROL_LIMIT = 1024 * 1024
 
 # Maximum number of bytes that one read(-1) collects.
 READ_ALL_LIMIT = 64 * 1024 * 1024

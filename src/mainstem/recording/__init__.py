@@ -1,7 +1,7 @@
 """Recordings: streams on disk in Aeron Archive's layout, written crash-safely and read by position."""
 
+from mainstem.aeron.client.persistent_subscription import PersistentSubscription
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
-from mainstem.recording.persistent.subscription import PersistentSubscription
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.reading import SkippedRange, batches, messages
 from mainstem.recording.recorder import Recorder

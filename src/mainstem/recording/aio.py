@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mainstem.recording.persistent.aio import PersistentSubscription
+from mainstem.aeron.aio.persistent_subscription import PersistentSubscription
 
 __all__ = ["PersistentSubscription"]

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mainstem._internal.entry_points import entry_point
 from mainstem.errors import ConfigurationError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE
@@ -78,12 +79,9 @@ def open_archives(location: Path | str, options: ReadOptions | None = None) -> l
     """
     options = options or ReadOptions()
     if scheme_of(str(location)) == ARCHIVE_SCHEME:
-        # A running archive is read by its client, which depends on this package. This is the only import in the opposite direction.
-        from mainstem.archive.remote_archive import RemoteArchive
-
         if options.tail:
             raise ConfigurationError(f"{TAIL}: {location} is the archive that grows; it has no other tail")
-        return [RemoteArchive(str(location), options.store)]
+        return [entry_point(ARCHIVE_SCHEME)(str(location), options.store)]
     with ExitStack() as stack:
         store = open_store(location, options.store)
         stack.callback(store.close)

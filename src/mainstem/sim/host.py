@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.driver.media.transport import TransportRequest
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.sim.clock import ManualClock
     from mainstem.sim.network import SimNetwork
-    from mainstem.sim.world import World
 
 
 # -- transports --------------------------------------------------------------------------------------------------------
@@ -101,21 +101,35 @@ class Host:
         on_power_loss: Called when the host loses power, to take from its programs' files what was not flushed.
     """
 
-    def __init__(self, world: World, name: str, address: str, settings: DriverSettings, driver_timeout_ns: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        settings: DriverSettings,
+        driver_timeout_ns: int,
+        *,
+        clock: ManualClock,
+        network: SimNetwork,
+        rng: Random,
+        tick: Callable[[], int],
+        on_error: Callable[[BaseException], object],
+    ) -> None:
         self.name = name
         self.address = address
         self.files = MemoryFiles()
-        self.clock = HostClock(world.clock)
+        self.clock = HostClock(clock)
         self.is_up = False
         self.is_paused = False
         self.is_client_paused = False
         self.starts = 0
         self.client_due_ns = 0
         self.on_power_loss: list[Callable[[], object]] = []
-        self._world = world
         self._settings = settings
         self._driver_timeout_ns = driver_timeout_ns
-        self._transports = HostTransports(world.network, address)
+        self._rng = rng
+        self._tick = tick
+        self._on_error = on_error
+        self._transports = HostTransports(network, address)
         self.names = self._transports.names
         self.driver: MediaDriver
         self.aeron: Aeron
@@ -126,13 +140,12 @@ class Host:
         Returns:
             False if the heartbeat of the earlier driver is too recent to presume it dead.
         """
-        world = self._world
         context = DriverContext(
             directory=f"/{self.name}",
             settings=self._settings,
             clock=self.clock,
             files=self.files,
-            rng=Random(world.rng.getrandbits(64)),
+            rng=Random(self._rng.getrandbits(64)),
             transports=self._transports,
         )
         try:
@@ -142,16 +155,12 @@ class Host:
         self._drive = self.driver.do_work
         self.is_up = True
         self.is_paused = self.is_client_paused = False
-        if self not in world.hosts:
-            world.hosts.append(self)
         self.connect()
         return True
 
     def connect(self) -> None:
         """Connect a client. The host must not have one."""
-        self.aeron = self.new_client(
-            self.name, driver_timeout_ns=self._driver_timeout_ns, on_error=self._world.on_client_error
-        )
+        self.aeron = self.new_client(self.name, driver_timeout_ns=self._driver_timeout_ns, on_error=self._on_error)
         self.starts += 1
         self.client_due_ns = 0
 
@@ -174,7 +183,7 @@ class Host:
             clock=self.clock,
             use_invoker=True,
             # The world keeps running while the client waits for its driver.
-            driver_invoker=self._world.tick,
+            driver_invoker=self._tick,
             on_error=on_error,
         )
         return Aeron.connect(context=context)
@@ -185,7 +194,7 @@ class Host:
             self.is_up = False
             self.kill_client()
             self.driver._leave_to_parent()
-            self._world.network.close_all(self.address)
+            self._transports.network.close_all(self.address)
 
     def lose_power(self) -> None:
         """Crash everything on the host, and lose what its programs have not flushed."""

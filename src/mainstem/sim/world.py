@@ -95,7 +95,18 @@ class World:
         """
         values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **SMALL_BUFFERS, **settings}
         checked = _settings(tuple(values.items()))
-        host = Host(self, name, f"10.0.0.{len(self.hosts) + 1}", checked, client_timeout_ns)
+        host = Host(
+            name,
+            f"10.0.0.{len(self.hosts) + 1}",
+            checked,
+            client_timeout_ns,
+            clock=self.clock,
+            network=self.network,
+            rng=self.rng,
+            tick=self.tick,
+            on_error=self.on_client_error,
+        )
+        self.hosts.append(host)
         self.idle_ns = max(self.idle_ns, QUIET_TICK_NS)
         host.start()
         return host

@@ -14,13 +14,13 @@ from tests.unit.aeron.client.hand_driver import HandDriver
 from mainstem import aio
 from mainstem._core.log.columns import Fragments
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.aeron.client.persistent_subscription import PersistentSubscription
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
 from mainstem.recording import Recorder
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.persistent import history
 from mainstem.recording.persistent import stream as module
 from mainstem.recording.persistent.stream import RECORDING_TIMEOUT_NS, PersistentStream
-from mainstem.recording.persistent.subscription import PersistentSubscription
 
 if TYPE_CHECKING:
     from pathlib import Path

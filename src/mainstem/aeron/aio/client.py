@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.opening import Opening
+from mainstem.aeron.aio.persistent_subscription import open_persistent
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import Counter, ExclusivePublication, Publication, Subscription
 from mainstem.aeron.aio.waiting import result_of, run
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from mainstem.aeron.aio.persistent_subscription import PersistentSubscription
     from mainstem.aeron.aio.streams import Image
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.settings import ClientSettings
     from mainstem.aeron.client.waiting import Wait
-    from mainstem.recording.persistent.aio import PersistentSubscription
 
 T = TypeVar("T")
 
@@ -117,9 +118,6 @@ class Aeron(AeronBase, Closing):
 
         A thread reads the recordings. It cannot be interrupted: after a timeout or a cancellation, it closes what it has opened.
         """
-        # The only import from a higher layer, as in the blocking client.
-        from mainstem.recording.persistent.aio import open_persistent
-
         open_subscription = partial(
             open_persistent,
             self,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from mainstem._internal.entry_points import entry_point
 from mainstem.aeron.client.base import AeronBase, attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
+from mainstem.aeron.client.persistent_subscription import PersistentSubscription
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.persistent_subscription import RecordedStream
     from mainstem.aeron.client.settings import ClientSettings
     from mainstem.aeron.client.subscription import Image
-    from mainstem.recording.persistent.subscription import PersistentSubscription
 
 
 class Aeron(AeronBase, Closing):
@@ -196,11 +198,7 @@ class Aeron(AeronBase, Closing):
         Example:
             >>> subscription = aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides", start="earliest")
         """
-        # The only import from a higher layer: the method belongs next to add_subscription, but needs the recordings.
-        from mainstem.recording.persistent.stream import PersistentStream
-        from mainstem.recording.persistent.subscription import PersistentSubscription
-
-        stream = PersistentStream(
+        stream: RecordedStream = entry_point("persistent-stream")(
             self,
             channel,
             stream_id,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mainstem._core.system_counter import SystemCounter
     from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.tools.log_state import LogState
-    from mainstem.aeron.tools.streams import Stream
 
 ARCHIVE_ID = " - archiveId="  # part of the labels of an archive's counters
 STREAM_TYPES = STREAM_COUNTER_TYPES | {CounterType.PER_IMAGE}
@@ -30,13 +29,13 @@ class StreamKey:
     join_position: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Snapshot:
     """The contents of a driver's directory, read at one time.
 
     ``epoch_ms`` is the wall-clock time of the snapshot, ``now_ns`` the monotonic time. ``heartbeat_ms`` is the driver's last
     heartbeat: 0 if there was none yet, -1 after a shutdown. ``logs`` contains the log buffers by registration id, if requested.
-    ``free_space`` is the free space of the directory's file system. ``grouped`` is where ``group_streams`` keeps its result.
+    ``free_space`` is the free space of the directory's file system.
     """
 
     directory: str
@@ -50,7 +49,6 @@ class Snapshot:
     counters: tuple[CounterSnapshot, ...]
     logs: Mapping[int, LogState] = field(default_factory=dict)
     free_space: int | None = None
-    grouped: list[Stream] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def heartbeat_age_ms(self) -> int | None:

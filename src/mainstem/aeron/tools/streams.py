@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.tools.archives import Archives
@@ -199,14 +200,17 @@ def clients(snapshot: Snapshot) -> tuple[Client, ...]:
     return tuple(sorted(found, key=lambda client: (client.name, client.client_id)))
 
 
+_grouped: WeakKeyDictionary[Snapshot, tuple[Stream, ...]] = WeakKeyDictionary()
+
+
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
     """Return all streams, ordered by stream id, session id and channel. A snapshot's streams are grouped once."""
-    if not snapshot.grouped:
-        snapshot.grouped[:] = _group(snapshot)
-    return tuple(snapshot.grouped)
+    if snapshot not in _grouped:
+        _grouped[snapshot] = _group(snapshot)
+    return _grouped[snapshot]
 
 
-def _group(snapshot: Snapshot) -> list[Stream]:
+def _group(snapshot: Snapshot) -> tuple[Stream, ...]:
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [_publication(*each, index, followers) for each in index.keyed(CounterType.PUBLISHER_LIMIT)]
@@ -224,7 +228,7 @@ def _group(snapshot: Snapshot) -> list[Stream]:
             images[_ids(image)].remove(image)
         streams.append(Stream(publication=publication, images=tuple(own)))
     streams += [Stream(publication=None, images=(image,)) for left in images.values() for image in left]
-    return sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel))
+    return tuple(sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel)))
 
 
 def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:

@@ -17,7 +17,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.adapter import Address
+    from mainstem.aqueduct.quic.udp import Address
 
 SENDINGS = 3
 """How many times the last packets are sent, not counting responses."""

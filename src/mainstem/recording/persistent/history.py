@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core import layout
+from mainstem.aeron.client.persistent_subscription import COLUMNS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.life import NO_LIFE, OF_ARCHIVE
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 
 # -- messages in columns -----------------------------------------------------------------------------------------------
-
-
-# The columns of a record batch of ``poll_arrow``.
-COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
 
 
 class MessageBatch:

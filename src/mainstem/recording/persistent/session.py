@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.columns import Columns
+from mainstem.aeron.client.persistent_subscription import COLUMNS
 from mainstem.recording.life import ENDED, StreamLife
-from mainstem.recording.persistent.history import COLUMNS, History, MessageBatch
+from mainstem.recording.persistent.history import History, MessageBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mainstem.aeron.client.subscription import Image
 
 # The memory for the images of one session while its recordings are read: half a second of a fast stream.
@@ -160,10 +163,35 @@ class SessionStream:
             self._live.popleft()
         return None
 
-    def advance_to(self, position: int) -> None:
+    def payloads(self, limit: int) -> Iterator[bytes]:
+        """Hand out up to ``limit`` messages of the batch that `next_batch` returned."""
+        batch = self._ready_batch()
+        first, last = self._take(batch, limit)
+        return batch.payloads(first, last)
+
+    def rows(self, limit: int) -> Any:
+        """Hand out up to ``limit`` messages of the batch that `next_batch` returned, as a record batch."""
+        batch = self._ready_batch()
+        return batch.arrow(*self._take(batch, limit))
+
+    def each(self) -> Iterator[bytes]:
+        """Yield the messages of the batch that `next_batch` returned, and hand out each when it is yielded."""
+        batch = self._ready_batch()
+        while not batch.is_empty:
+            first, last = self._take(batch, 1)
+            yield from batch.payloads(first, last)
+
+    def _ready_batch(self) -> MessageBatch:
+        batch = self.next_batch()
+        assert batch is not None, "a session that is ready has a batch"
+        return batch
+
+    def _take(self, batch: MessageBatch, limit: int) -> tuple[int, int]:
+        first, last, position = batch.take(limit)
         assert self.position is None or position > self.position, "a message ends after the one before"
         self.position = position
         self.has_begun = True
+        return first, last
 
     def close(self) -> None:
         self._live.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
 from mainstem._internal.units import parse_time
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mainstem._internal.clock import Clock
+    from mainstem.aeron.client.persistent_subscription import StreamClient
     from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
@@ -36,22 +37,12 @@ REFRESH_SHARE = 10
 RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 
 
-class Client(Protocol):
-    """The part of an Aeron client that is used, in a thread that may wait for the driver."""
-
-    @property
-    def directory(self) -> str: ...
-
-    def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription: ...
-    def invoke(self) -> int: ...
-
-
 class PersistentStream:
     """The sessions of a stream, recorded and live."""
 
     def __init__(
         self,
-        client: Client,
+        client: StreamClient,
         channel: str,
         stream_id: int,
         *,
@@ -278,7 +269,7 @@ class PersistentStream:
             session.position = image.join_position
 
 
-def _only_archive(location: str, options: Mapping[str, str] | None, client: Client) -> Archive:
+def _only_archive(location: str, options: Mapping[str, str] | None, client: StreamClient) -> Archive:
     if scheme_of(location) == ARCHIVE_SCHEME:
         options = {"aeron_dir": client.directory} | dict(options or {})
     archives = open_archives(location, ReadOptions.parse(options))

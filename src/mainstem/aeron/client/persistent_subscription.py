@@ -1,33 +1,75 @@
-"""A subscription that begins with recorded messages and continues with live ones."""
+"""A subscription that begins with recorded messages and continues with live ones.
+
+The package ``recording`` reads the recordings: its persistent stream is a `RecordedStream`, and is reached by its entry point.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.log.columns import Columns
+from mainstem._core import layout
 from mainstem._internal.clock import Deadline
 from mainstem.aeron.client.resource import Closing
 from mainstem.errors import Timeout, needs_extras
-from mainstem.recording.persistent.history import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from mainstem.recording.persistent.history import MessageBatch
-    from mainstem.recording.persistent.session import SessionStream
-    from mainstem.recording.persistent.stream import PersistentStream
+    from mainstem._internal.clock import Clock
+    from mainstem.aeron.client.subscription import Subscription
 
 IDLE_S = 0.001
+# The columns of a record batch of ``poll_arrow``.
+COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
+
+
+class StreamClient(Protocol):
+    """The part of an Aeron client that a recorded stream uses, in a thread that may wait for the driver."""
+
+    @property
+    def directory(self) -> str: ...
+
+    def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription: ...
+    def invoke(self) -> int: ...
+
+
+class ReadySession(Protocol):
+    """A publisher's batch of messages. Messages count as read when they are handed out."""
+
+    def payloads(self, limit: int) -> Iterator[bytes]: ...
+    def rows(self, limit: int) -> pa.RecordBatch: ...
+    def each(self) -> Iterator[bytes]: ...
+
+
+class RecordedStream(Protocol):
+    """A stream's recordings and its live messages. ``live`` is None until it has joined the live stream."""
+
+    channel: str
+    stream_id: int
+    client: StreamClient
+    clock: Clock
+    live: Subscription | None
+    closed: bool
+
+    @property
+    def is_live(self) -> bool: ...
+    @property
+    def is_end_of_stream(self) -> bool: ...
+    @property
+    def positions(self) -> dict[int, int]: ...
+
+    def ready(self) -> ReadySession | None: ...
+    def close(self) -> None: ...
 
 
 class PersistentBase:
     """The part of a persistent subscription that does not wait for messages."""
 
-    def __init__(self, stream: PersistentStream) -> None:
+    def __init__(self, stream: RecordedStream) -> None:
         self._stream = stream
         self.channel, self.stream_id = stream.channel, stream.stream_id
 
@@ -56,30 +98,18 @@ class PersistentBase:
         """The end of the last message handed out, by recording id; pass it as ``start=`` to continue there."""
         return self._stream.positions
 
-    def _batch_of(self, session: SessionStream) -> MessageBatch:
-        batch = session.next_batch()
-        assert batch is not None, "a session that is ready has a batch"
-        return batch
+    def _each(self, session: ReadySession) -> Iterator[bytes]:
+        for message in session.each():
+            yield message
+            if self.closed:
+                return
 
-    def _each(self, session: SessionStream) -> Iterator[bytes]:
-        """Yield the messages of the session's batch. Each counts as read when it is handed out."""
-        batch = self._batch_of(session)
-        while not (batch.is_empty or self.closed):
-            first, last, position = batch.take(1)
-            session.advance_to(position)
-            yield from batch.payloads(first, last)
-
-    def _rows(self, session: SessionStream | None, limit: int) -> pa.RecordBatch:
+    def _rows(self, session: ReadySession | None, limit: int) -> pa.RecordBatch:
         with needs_extras():
+            from mainstem._core.log.columns import Columns
             from mainstem._internal.arrow_batches import record_batch
 
-        if session is None:
-            return record_batch(Columns(COLUMNS).take(), 0)
-        batch = self._batch_of(session)
-        first, last, position = batch.take(limit)
-        rows: pa.RecordBatch = batch.arrow(first, last)
-        session.advance_to(position)
-        return rows
+        return record_batch(Columns(COLUMNS).take(), 0) if session is None else session.rows(limit)
 
     def _timeout(self, timeout: float | None) -> Timeout:
         return Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
@@ -140,10 +170,7 @@ class PersistentSubscription(PersistentBase, Closing):
         """
         out: list[bytes] = []
         while len(out) < limit and (session := self._stream.ready()) is not None:
-            batch = self._batch_of(session)
-            first, last, position = batch.take(limit - len(out))
-            out += batch.payloads(first, last)
-            session.advance_to(position)
+            out += session.payloads(limit - len(out))
         return out
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
@@ -204,7 +231,7 @@ class PersistentSubscription(PersistentBase, Closing):
         """
         return self._rows(self._next(timeout), limit)
 
-    def _next(self, timeout: float | None) -> SessionStream | None:
+    def _next(self, timeout: float | None) -> ReadySession | None:
         """Return a session with messages, or None at the end of the stream or if the subscription is closed in the meantime."""
         deadline = Deadline(self._stream.clock, timeout)
         while (session := self._stream.ready()) is None and not self.is_end_of_stream:

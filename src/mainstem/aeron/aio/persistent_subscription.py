@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import Deadline
+from mainstem._internal.entry_points import entry_point
 from mainstem._internal.tasks import within
 from mainstem.aeron.aio.resource import Closing
+from mainstem.aeron.client.persistent_subscription import IDLE_S, PersistentBase
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.errors import ClosedError, Timeout
-from mainstem.recording.persistent.stream import PersistentStream
-from mainstem.recording.persistent.subscription import IDLE_S, PersistentBase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.aeron.client.base import AeronBase
-    from mainstem.recording.persistent.session import SessionStream
+    from mainstem.aeron.client.persistent_subscription import ReadySession, RecordedStream
 
 
 class PersistentSubscription(PersistentBase, Closing):
@@ -33,9 +33,9 @@ class PersistentSubscription(PersistentBase, Closing):
         ...         print(message)
     """
 
-    def __init__(self, stream: PersistentStream) -> None:
+    def __init__(self, stream: RecordedStream) -> None:
         super().__init__(stream)
-        self._job: asyncio.Future[SessionStream | None] | None = None
+        self._job: asyncio.Future[ReadySession | None] | None = None
         self._closing = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -57,7 +57,7 @@ class PersistentSubscription(PersistentBase, Closing):
         """Wait for messages and return them as a record batch."""
         return self._rows(await self._next(timeout), limit)
 
-    async def _next(self, timeout: float | None) -> SessionStream | None:
+    async def _next(self, timeout: float | None) -> ReadySession | None:
         """Return a session with messages, or None at the end of the stream or if the subscription is closed in the meantime."""
         if self._closing:
             raise ClosedError(f"{self!r} is closed")
@@ -72,7 +72,7 @@ class PersistentSubscription(PersistentBase, Closing):
             await asyncio.sleep(IDLE_S)
         return None
 
-    async def _ready(self) -> SessionStream | None:
+    async def _ready(self) -> ReadySession | None:
         if self._job is None:
             if self._stream.is_live:
                 return self._stream.ready()
@@ -128,10 +128,12 @@ async def open_persistent(
 ) -> PersistentSubscription:
     """Open a persistent subscription. A thread reads the recordings."""
 
-    def make() -> PersistentStream:
-        return PersistentStream(
+    def make() -> RecordedStream:
+        make_stream = entry_point("persistent-stream")
+        stream: RecordedStream = make_stream(
             _Client(client), channel, stream_id, clock=client.context.clock, timeout=timeout, **options
         )
+        return stream
 
     opening = asyncio.get_running_loop().run_in_executor(None, make)
     try:
@@ -143,6 +145,6 @@ async def open_persistent(
     return PersistentSubscription(stream)
 
 
-def _close_opened(opening: asyncio.Future[PersistentStream]) -> None:
+def _close_opened(opening: asyncio.Future[RecordedStream]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
