@@ -222,8 +222,8 @@ def errors() -> str:
     add(module.MainstemError, 0)
     codes = [(each.value, code(each.name), ERROR_CODES[each.name]) for each in sorted(ErrorCode)]
     return (
-        "# Errors\n\nOne tree: `MainstemError` is the base of all. Beside it are only Python's own `TypeError` and `ValueError` for wrong "
-        "arguments. A dot is a step down. "
+        "# Errors\n\nOne tree: `MainstemError` is the base of all. Beside it are only Python's own `TypeError` and "
+        "`ValueError` for wrong arguments. A dot is a step down. "
         "[`mainstem.errors`](errors.md) has their attributes and examples.\n\n"
         + table(["error", "meaning"], rows)
         + "\n`may_retry` is true if it is certain that the peer has processed nothing: for every `OfferError` and "
