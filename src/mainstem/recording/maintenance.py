@@ -9,9 +9,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET, TYPE_PAD
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_SESSION_ID_OFFSET, TYPE_PAD
 from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem.aeron.logbuffer import align_frame
+from mainstem.aeron.protocol.layouts import HEADER_LENGTH, Header
 from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import (
@@ -226,8 +228,8 @@ def find_removable(directory: Path) -> tuple[list[CatalogEntry], list[SegmentFil
 def _data_frames(run: MappedRange) -> Iterator[tuple[int, int]]:
     offset = run.offset
     while offset < run.limit:
-        length = int.from_bytes(run.memory[offset : offset + 4], "little")
-        end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
-        if int.from_bytes(run.memory[offset + 6 : offset + 8], "little") != TYPE_PAD:
+        header = Header.read(run.memory[offset : offset + HEADER_LENGTH])
+        end = offset + align_frame(header.frame_length)
+        if header.type != TYPE_PAD:
             yield offset, end
         offset = end

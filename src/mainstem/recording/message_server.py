@@ -9,11 +9,12 @@ receives the response. Aqueduct acknowledges messages on arrival, so an acknowle
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, TYPE_PAD
+from mainstem._core.layout import DATA_HEADER_LENGTH, FLAG_BEGIN, FLAG_END, FRAME_ALIGNMENT, TYPE_DATA, TYPE_PAD
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem.aeron.logbuffer import framed_length
+from mainstem.aeron.protocol.layouts import DATA_HEADER
 from mainstem.errors import ConfigurationError, RecordingError, RemoteProtocolError
 from mainstem.message_keys import KEY_LENGTH, FrameSplitter, MessageKey
 
@@ -35,9 +36,6 @@ TERM_LENGTH = 64 << 20
 MTU_LENGTH = 65_504
 MAX_MESSAGE_LENGTH = 16 << 20
 RUN_LENGTH = 256 << 10
-
-_HEADER = struct.Struct("<iBBHiiiiq")
-_BEGIN, _END = 0x80, 0x40
 
 
 class MessageLog:
@@ -82,7 +80,7 @@ class MessageLog:
             if len(payload) > MAX_MESSAGE_LENGTH:
                 self._flush(run)
                 raise RecordingError(f"a message of {len(payload)} bytes is longer than {MAX_MESSAGE_LENGTH}")
-            size = _size(len(payload))
+            size = framed_length(len(payload), MTU_LENGTH - DATA_HEADER_LENGTH)
             left = TERM_LENGTH - (self.position + len(run)) % TERM_LENGTH
             if run and (len(run) + size > RUN_LENGTH or size > left):
                 self._flush(run)
@@ -97,32 +95,23 @@ class MessageLog:
         most = MTU_LENGTH - DATA_HEADER_LENGTH
         for at in range(0, max(len(payload), 1), most):
             part = payload[at : at + most]
-            flags = (_BEGIN if at == 0 else 0) | (_END if at + most >= len(payload) else 0)
+            flags = (FLAG_BEGIN if at == 0 else 0) | (FLAG_END if at + most >= len(payload) else 0)
             run += self._header(self.position + len(run), DATA_HEADER_LENGTH + len(part), flags, TYPE_DATA, reserved)
             run += part
             run += bytes(-len(run) % FRAME_ALIGNMENT)
 
     def _header(self, position: int, length: int, flags: int, kind: int, reserved: int) -> bytes:
         term_id, offset = divmod(position, TERM_LENGTH)
-        return _HEADER.pack(length, 0, flags, kind, offset, self._session_id, self._stream_id, term_id, reserved)
+        return DATA_HEADER.pack(length, 0, flags, kind, offset, self._session_id, self._stream_id, term_id, reserved)
 
     def _pad(self, length: int) -> None:
-        header = self._header(self.position, length, _BEGIN | _END, TYPE_PAD, 0)
+        header = self._header(self.position, length, FLAG_BEGIN | FLAG_END, TYPE_PAD, 0)
         self.writer.write(memoryview(header.ljust(length, b"\0")), self._clock.epoch_ns())
 
     def _flush(self, run: bytearray) -> None:
         if run:
             self.writer.write(memoryview(bytes(run)), self._clock.epoch_ns())
             run.clear()
-
-
-def _size(length: int) -> int:
-    most = MTU_LENGTH - DATA_HEADER_LENGTH
-    whole, rest = divmod(length, most)
-    frames = whole * MTU_LENGTH
-    if rest or not whole:
-        frames += (DATA_HEADER_LENGTH + rest + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
-    return frames
 
 
 OK = b"ok"

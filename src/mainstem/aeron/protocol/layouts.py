@@ -52,15 +52,16 @@ class FrameLayout(NamedTuple):
         return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
 
 
-_LONG = {"reserved_value", "receiver_id", "group_tag", "echo_timestamp", "reception_delta"}
+_LONG = ("reserved_value", "receiver_id", "group_tag", "echo_timestamp", "reception_delta")
+_CODES = {"version": "B", "flags": "B", "type": "H"} | dict.fromkeys(_LONG, "q")
 
 
 def _layout(name: str, length: int, fields: str, *, prefix: str = "") -> FrameLayout:
-    """Create a layout from the offsets in ``_core/layout.py``: int64 fields are ``_LONG``, all others int32. Gaps are skipped."""
+    """Create a layout from the offsets in ``_core/layout.py``: fields that ``_CODES`` lacks are int32. Gaps are skipped."""
     names, form, end = fields.split(), "<", 0
     for field in names:
         offset = getattr(layout, f"{prefix or name}_{field.upper()}_OFFSET")
-        code = "q" if field in _LONG else "i"
+        code = _CODES.get(field, "i")
         form += f"{offset - end}x{code}"
         end = offset + Struct(f"<{code}").size
     assert end <= length, f"the fields of {name} take {end} bytes of {length}"
@@ -70,6 +71,13 @@ def _layout(name: str, length: int, fields: str, *, prefix: str = "") -> FrameLa
 _DATA = _layout(
     "DATA", layout.DATA_HEADER_LENGTH, "term_offset session_id stream_id term_id reserved_value", prefix="FRAME"
 )
+# The whole header of a DATA or PAD frame.
+DATA_HEADER = _layout(
+    "DATA",
+    layout.DATA_HEADER_LENGTH,
+    "length version flags type term_offset session_id stream_id term_id reserved_value",
+    prefix="FRAME",
+).struct
 _SM = _layout(
     "SM",
     layout.SM_LENGTH,

@@ -6,12 +6,12 @@ Reading a hole of a sparse file through a mapping would allocate storage for it;
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem.aeron.logbuffer import descriptor
+from mainstem.aeron.protocol.layouts import DATA_HEADER
 from mainstem.aeron.tools.log_state import LogState, read_log_state
 from mainstem.errors import ConfigurationError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 CHUNK = 1 << 20  # bytes per read
-_HEADER = struct.Struct("<iBBHiiiiq")
 _FLAG_LETTERS = (
     (layout.FLAG_BEGIN, "B"),
     (layout.FLAG_END, "E"),
@@ -59,7 +58,7 @@ class LogFrame:
 
 def decode_frame(memory: bytes | mmap, offset: int, position: int, payload_limit: int) -> LogFrame:
     """Decode the frame at an offset of memory that contains at least its header, with up to ``payload_limit`` bytes of payload."""
-    length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = _HEADER.unpack_from(
+    length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = DATA_HEADER.unpack_from(
         memory, offset
     )
     begin = offset + layout.DATA_HEADER_LENGTH

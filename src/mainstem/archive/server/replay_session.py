@@ -18,6 +18,7 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.logbuffer import align_frame
+from mainstem.aeron.protocol.layouts import Header
 from mainstem.archive.server.publications import AddingPublication
 from mainstem.archive.server.refusals import reason_of
 from mainstem.errors import ArchiveErrorCode, RecordingError
@@ -241,7 +242,7 @@ class ReplaySession:
             # The limit is inside a frame. A length extends to the end of its last frame; a counter must not be overtaken.
             self._read_limit()
             has_length = length >= DATA_HEADER_LENGTH
-            frame_end = self.position + align_frame(int.from_bytes(buffer[:4], "little")) if has_length else self._end
+            frame_end = self.position + align_frame(Header.read(buffer).frame_length) if has_length else self._end
             if self._end < frame_end <= self._available:
                 self._stop = self._end = frame_end
             elif self._stop == self._end == stop:
@@ -259,7 +260,7 @@ class ReplaySession:
             sent = walk.offset
             self.position += sent
         if walk.others and not self.is_done:
-            self._padding = align_frame(int.from_bytes(view[walk.last : walk.last + 4], "little"))
+            self._padding = align_frame(Header.read(view[walk.last :]).frame_length)
             sent += self._pad()
         return sent
 

@@ -8,11 +8,11 @@ a migration has happened in both recordings or in neither.
 from __future__ import annotations
 
 import contextlib
-import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.aeron.protocol.layouts import DATA_HEADER
 from mainstem.archive.messages import decode, encode
 from mainstem.archive.server.active_recordings import ActiveRecordings
 from mainstem.archive.server.deletions import Deletions
@@ -46,7 +46,6 @@ MAX_SEGMENTS = 4
 MAX_RUNS = 5
 MAX_REQUESTS = 6
 
-_HEADER = struct.Struct("<iBBHiiiiq")
 _REQUESTS = ("truncate", "purge", "purge_segments", "detach", "delete_detached", "attach", "migrate")
 Spans = dict[int, tuple[int, int]]
 
@@ -157,9 +156,9 @@ class MaintenanceRun:
     def _write(self, files: ArchiveFiles, writer: RecordingWriter, count: int) -> None:
         stored = self.stored[writer.descriptor.recording_id]
         for _ in range(count):
-            position, payload = writer.position, self.rng.randbytes(FRAME_LENGTH - _HEADER.size)
+            position, payload = writer.position, self.rng.randbytes(FRAME_LENGTH - DATA_HEADER.size)
             term_id, offset = divmod(position, TERM_LENGTH)
-            header = _HEADER.pack(FRAME_LENGTH, 0, 0xC0, 1, offset, 7, 1, term_id, 0)
+            header = DATA_HEADER.pack(FRAME_LENGTH, 0, 0xC0, 1, offset, 7, 1, term_id, 0)
             writer.write(memoryview(header + payload), self.clock.epoch_ns())
             stored[position] = payload
         files.stop(writer)

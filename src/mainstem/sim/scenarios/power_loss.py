@@ -10,11 +10,11 @@ Then an archive on the same kind of host changes recordings by requests (``maint
 from __future__ import annotations
 
 import contextlib
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS
+from mainstem.aeron.protocol.layouts import DATA_HEADER
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, find_catalog_problems
@@ -49,7 +49,6 @@ MAX_SESSIONS = 12
 MAX_OLD_RECORDINGS = 80  # recordings whose entries are already in the catalog, on some pages
 MAX_ALIAS, MAX_LONG_ALIAS = 200, 3_900  # an entry can be longer than a page
 
-_HEADER = struct.Struct("<iBBHiiiiq")
 _WHOLE, _DATA, _PADDING = 0xC0, 1, 0
 
 
@@ -70,17 +69,17 @@ class _Log:
             del self._frames[0]
 
     def _frames_of(self, payload: bytes) -> Iterator[bytes]:
-        size = (len(payload) + _HEADER.size + 31) & ~31
+        size = (len(payload) + DATA_HEADER.size + 31) & ~31
         term_id, offset = divmod(self.writer.position, TERM_LENGTH)
         left = TERM_LENGTH - offset
         if size > left:
             yield self._header(left, _PADDING, term_id, offset).ljust(left, b"\0")
             term_id, offset = term_id + 1, 0
-        header = self._header(_HEADER.size + len(payload), _DATA, term_id, offset)
+        header = self._header(DATA_HEADER.size + len(payload), _DATA, term_id, offset)
         yield (header + payload).ljust(size, b"\0")
 
     def _header(self, length: int, kind: int, term_id: int, offset: int) -> bytes:
-        return _HEADER.pack(length, 0, _WHOLE, kind, offset, self.session_id, 1, term_id, 0)
+        return DATA_HEADER.pack(length, 0, _WHOLE, kind, offset, self.session_id, 1, term_id, 0)
 
 
 class _Expected:
