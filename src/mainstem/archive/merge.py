@@ -231,6 +231,7 @@ class MergeBase:
             yield from calls._asking(what, TIMEOUT, "StartPositionRequest", recording_id=self.recording_id)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
         self._generation = calls.session.generation
+        # ``progress_timeout`` limits a merge, so its commands have no limit of their own, unlike those of a replication.
         never = Deadline(calls._clock, None)
         adding = conductor.add_destination(subscription, self._replay_destination)
         self._destination = yield from calls._result(adding, never, self._step)

@@ -186,6 +186,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         pause = Pause(conductor.invokers)
         running: set[asyncio.Task[None]] = set()
         try:
+            # Only here do handlers run at the same time, so this loop also waits for them and has no blocking counterpart.
             while not state.subscription.closed:
                 # Call this even while `max_concurrent` handlers are running, because requesters come and go.
                 is_waiting = state.work()

@@ -382,6 +382,7 @@ class Replication:
         )
         if not is_joined:
             return False
+        # Nothing limits the progress of a replication, so its commands have a limit of their own, unlike those of a ReplayMerge.
         removing = calls._conductor.remove_destination(entry.subscription, self._replay_destination)
         yield from calls._result(removing, self._deadline(), "the removal of the replay's destination")
         return True
