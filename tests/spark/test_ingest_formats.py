@@ -144,7 +144,7 @@ def test_columns_are_added_on_request_and_a_changed_schema_is_refused(spark: Spa
     log(tmp_path / "recordings", range(3))
     ingest(spark, tmp_path, **delta)
     log(tmp_path / "recordings", range(3, 5), extra={"place": "Brest"})
-    with pytest.raises(ConfigurationError, match="place string is only here; use --evolve"):
+    with pytest.raises(ConfigurationError, match="place string is only here; use `evolve`"):
         ingest(spark, tmp_path, schema="n bigint, place string", **delta)
     # Without --evolve, fields that the schema lacks are in `rescued`.
     ingest(spark, tmp_path, **delta)
@@ -166,9 +166,9 @@ def test_a_parquet_table_accepts_more_columns_but_no_other_format(spark: SparkSe
     ingest(spark, tmp_path, schema="n bigint, place string", evolve=True)
     rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "table")).orderBy("n").collect()
     assert [(row.n, row.place) for row in rows] == [(0, None), (1, None), (2, "Brest")]
-    with pytest.raises(ConfigurationError, match="a directory of Parquet files; use --format parquet"):
+    with pytest.raises(ConfigurationError, match="a directory of Parquet files; use `format=parquet`"):
         ingest(spark, tmp_path, schema="n bigint", format="delta")
     shutil.rmtree(tmp_path / "table")
     ingest(spark, tmp_path, schema="n bigint", format="delta")
-    with pytest.raises(ConfigurationError, match="is a Delta table; use --format delta"):
+    with pytest.raises(ConfigurationError, match="is a Delta table; use `format=delta`"):
         ingest(spark, tmp_path, schema="n bigint")

@@ -2,6 +2,9 @@
 
 Functions of ``mainstem._internal.units`` parse durations and sizes, which commands get as seconds and bytes. If a parameter of a
 command is a dataclass, its fields are the options (``App.command``). ``Command`` and ``Group`` print the help.
+
+A dataclass of a lower package knows nothing of options: ``Annotated[IngestOptions, {"out": OutOption, ...}]`` declares them by
+field. Types and defaults are the dataclass's. Its errors name fields in backticks; ``Command`` replaces them by the options' names.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 from typer import BadParameter
@@ -31,7 +34,7 @@ from mainstem._internal.units import (
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mainstem.cli._output import Column
     from mainstem.codecs import Codec
@@ -288,25 +291,25 @@ class Shipping:
     store_option: StoreOption = None
 
 
+CodecOption = Annotated[
+    str,
+    option(
+        "--codec",
+        "NAME",
+        "How messages are encoded: avro, json, protobuf, csv, msgpack, arrow, sbe, an entry point, or module:Class.",
+    ),
+]
+CodecOptionsOption = Annotated[
+    list[str] | None, option("--codec-option", "NAME=VALUE", "An option of the codec, as in schema=trade.avsc.")
+]
+
+
 @dataclass
 class CodecChoice:
     """The options that select how messages are encoded."""
 
-    codec: Annotated[
-        str,
-        option(
-            "--codec",
-            "NAME",
-            "How messages are encoded: avro, json, protobuf, csv, msgpack, arrow, sbe, an entry point, or module:Class.",
-        ),
-    ] = ""
-    codec_option: Annotated[
-        list[str] | None, option("--codec-option", "NAME=VALUE", "An option of the codec, as in schema=trade.avsc.")
-    ] = None
-
-    @property
-    def options(self) -> dict[str, str]:
-        return parse_pairs(self.codec_option, name="--codec-option")
+    codec: CodecOption = ""
+    codec_option: CodecOptionsOption = None
 
     def find(self) -> Codec | None:
         """Return the codec, or None if no name is given. Raises ConfigurationError."""
@@ -314,21 +317,26 @@ class CodecChoice:
 
         if self.codec_option and not self.codec:
             raise ConfigurationError("--codec-option needs --codec")
-        return find_codec(self.codec, self.options) if self.codec else None
+        return find_codec(self.codec, parse_pairs(self.codec_option, name="--codec-option")) if self.codec else None
 
 
 def store_options(texts: Sequence[str] | None, location: str) -> dict[str, str]:
     """Return the values of ``--store-option`` by name. Raises ConfigurationError, also if the location is a directory."""
+    options = parse_pairs(texts, name="--store-option")
+    check_store_options(options, location)
+    return options
+
+
+def check_store_options(options: Iterable[str], location: str) -> None:
+    """Raise ConfigurationError if the location is a directory, which has no options besides those of a tail."""
     from mainstem.store.open_store import scheme_of
     from mainstem.store.options import is_tail_option
 
-    options = parse_pairs(texts, name="--store-option")
     unused = next((name for name in options if not is_tail_option(name)), None)
     if unused is not None and location and scheme_of(location) in ("", "file"):
         raise ConfigurationError(
             f"--store-option {unused} is for a URL such as s3://bucket/tides: {location} is a directory, which has no options"
         )
-    return options
 
 
 def time_ns(text: str, *, name: str, now_ns: int) -> int:
@@ -364,33 +372,18 @@ FORMAT_HELP = "The format to write."  # each command has its own choices
 MasterOption = Annotated[str, option("--master", "URL", "Where Spark runs: 'local[*]', or a cluster's address.")]
 
 
-@dataclass
-class TableChoice:
-    """The options that select a Delta or Iceberg table."""
-
-    table: Annotated[str, option("--table", "NAME", "For Iceberg: the table, as in sea.tides.")] = ""
-    catalog: Annotated[
-        str,
-        option("--catalog", "NAME", "For Iceberg: a catalog of pyiceberg's configuration.", "a file in the warehouse"),
-    ] = ""
-    catalog_option: Annotated[
-        list[str] | None,
-        option("--catalog-option", "NAME=VALUE", "For Iceberg: an option of the catalog, as in uri=http://x:8181."),
-    ] = None
-    store_option: StoreOption = None
-    target_file_size: Annotated[
-        int, size("--target-file-size", "For Delta and Iceberg: the size of a data file.", minimum=1 << 10)
-    ] = 128 << 20
-
-    def arguments(self, location: str) -> dict[str, Any]:
-        """Return the arguments of ``IngestOptions``. Raises ConfigurationError."""
-        return {
-            "table": self.table,
-            "catalog": self.catalog,
-            "catalog_options": parse_pairs(self.catalog_option, name="--catalog-option"),
-            "store_options": store_options(self.store_option, location),
-            "target_file_size": self.target_file_size,
-        }
+# The options that select a Delta or Iceberg table, by field of ``TableOptions``.
+TABLE_OPTIONS: dict[str, Any] = {
+    "table": option("--table", "NAME", "For Iceberg: the table, as in sea.tides."),
+    "catalog": option(
+        "--catalog", "NAME", "For Iceberg: a catalog of pyiceberg's configuration.", "a file in the warehouse"
+    ),
+    "catalog_options": option(
+        "--catalog-option", "NAME=VALUE", "For Iceberg: an option of the catalog, as in uri=http://x:8181."
+    ),
+    "store_options": StoreOption,
+    "target_file_size": size("--target-file-size", "For Delta and Iceberg: the size of a data file.", minimum=1 << 10),
+}
 
 
 # -- servers ---------------------------------------------------------------------------------------------------------
@@ -593,8 +586,26 @@ class Command(_Help, TyperCommand):
         _running.append(self)
         try:
             return super().invoke(ctx)
+        except ConfigurationError as error:
+            if (text := self._with_names(str(error))) != str(error):
+                raise ConfigurationError(text) from error
+            raise
         finally:
             _running.pop()
+
+    def _with_names(self, text: str) -> str:
+        """Replace fields in backticks by the names of the options, and ```field=value``` by the option with its value."""
+        parameters = {each.name: each for each in self.params}
+
+        def name(match: re.Match[str]) -> str:
+            parameter = parameters.get(match[1])
+            if parameter is None:
+                return match[0]
+            if parameter.param_type_name == "argument":
+                return str(parameter.metavar)
+            return f"{_long(parameter)} {match[2]}" if match[2] else _long(parameter)
+
+        return re.sub(r"`(\w+)(?:=(\w+))?`", name, text)
 
 
 class Group(_Help, TyperGroup):
@@ -630,23 +641,66 @@ def _is_group(annotation: Any) -> bool:
     return dataclasses.is_dataclass(annotation)
 
 
+def _declarations(annotation: Any) -> Mapping[str, Any] | None:
+    """Return the options by field if ``annotation`` declares a dataclass of a lower package."""
+    found = _info(annotation)
+    return found if isinstance(found, dict) else None
+
+
 def _options_of(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     """Yield the parameters of a function, with each dataclass replaced by its fields."""
     for each in inspect.signature(function, eval_str=True).parameters.values():
-        if _is_group(each.annotation):
+        if (declarations := _declarations(each.annotation)) is not None:
+            yield from _fields_of(each.annotation.__origin__, declarations)
+        elif _is_group(each.annotation):
             yield from _options_of(each.annotation)
         else:
             yield each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
+def _info(declaration: Any) -> Any:
+    """Return how an option is declared, whether by itself or with its type."""
+    return next(iter(getattr(declaration, "__metadata__", ())), declaration)
+
+
+def _fields_of(kind: Any, declarations: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
+    parameters = inspect.signature(kind, eval_str=True).parameters
+    for name, declaration in declarations.items():
+        each = parameters[name]
+        annotation, default = each.annotation, each.default
+        match get_origin(annotation):
+            case collections if collections in (dict, tuple):
+                annotation = list[str if collections is dict else get_args(annotation)[0]] | None  # type: ignore[misc]
+                default = None
+            case origin if origin is not None:
+                annotation = str  # a path or a URL
+        yield each.replace(
+            kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, _info(declaration)]
+        )
+
+
 def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    parameters = inspect.signature(function, eval_str=True).parameters
-    return function(
-        **{
-            name: _call(each.annotation, values) if _is_group(each.annotation) else values[name]
-            for name, each in parameters.items()
-        }
-    )
+    arguments = {}
+    for name, each in inspect.signature(function, eval_str=True).parameters.items():
+        if (declarations := _declarations(each.annotation)) is not None:
+            arguments[name] = _made(each.annotation.__origin__, declarations, values)
+        else:
+            arguments[name] = _call(each.annotation, values) if _is_group(each.annotation) else values[name]
+    return function(**arguments)
+
+
+def _made(kind: Any, declarations: Mapping[str, Any], values: dict[str, Any]) -> Any:
+    """Return the dataclass of a lower package with these values of its options."""
+    parameters = inspect.signature(kind, eval_str=True).parameters
+    fields = {name: values[name] for name in declarations}
+    for name, declaration in declarations.items():
+        origin = get_origin(parameters[name].annotation)
+        if origin is dict:
+            # Of a declaration, typer takes the first name for the default until it has seen the annotation.
+            fields[name] = parse_pairs(fields[name], name=_info(declaration).default)
+        elif origin is tuple:
+            fields[name] = tuple(fields[name] or ())
+    return kind(**fields)
 
 
 def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:

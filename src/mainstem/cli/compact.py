@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from mainstem.cli._options import JsonOption, TableChoice, argument, duration
+from mainstem.cli._options import TABLE_OPTIONS, JsonOption, argument, check_store_options, duration
 from mainstem.cli._output import pick, print_json
 from mainstem.cli._process import say
+from mainstem.spark.ingest.options import TableOptions
+
+LOCATION = argument("Path or URL of a Delta table; with --table, of an Iceberg warehouse.", "LOCATION")
 
 
 def run(
     *,
-    location: Annotated[str, argument("Path or URL of a Delta table; with --table, of an Iceberg warehouse.")] = "",
-    table: TableChoice,
+    options: Annotated[TableOptions, {"out": LOCATION, **TABLE_OPTIONS}],
     delete_older_than: Annotated[
         float | None,
         duration(
@@ -28,18 +31,11 @@ def run(
 
     Example: mainstem compact tides --delete-older-than 7d
     """
-    from mainstem.spark.ingest.options import IngestOptions
     from mainstem.spark.ingest.target import open_table
 
-    options = IngestOptions(
-        source="",
-        out=location,
-        out_name="LOCATION",
-        format="iceberg" if table.table or table.catalog or table.catalog_option else "delta",
-        # Compacting reads no source, so it needs no checkpoint.
-        checkpoint="none",
-        **table.arguments(location),
-    )
+    check_store_options(options.store_options, str(options.out))
+    is_iceberg = bool(options.table or options.catalog or options.catalog_options)
+    options = replace(options, format="iceberg" if is_iceberg else "delta")
     options.check()
     result = open_table(options).compact(keep_s=delete_older_than)
     row = pick(result, "replaced by deleted")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.ingest import _check
+from mainstem.cli.ingest import open_ingest
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.spark.ingest.options import IngestOptions
@@ -104,7 +104,7 @@ def test_a_table_in_use_is_refused_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "table" / "_spark_metadata").mkdir()
     (tmp_path / "table" / "_spark_metadata" / "0").write_text("v1\n")
     with pytest.raises(ConfigurationError, match="another ingest is using"):
-        _check(options)
+        open_ingest(options)
     held.release()
     with pytest.raises(ConfigurationError, match="already has rows"):
-        _check(options)
+        open_ingest(options)

@@ -149,7 +149,7 @@ class Table(ABC):
                 self._change_columns(table, whole)
             else:
                 raise ConfigurationError(
-                    f"{self.name} has other columns than the rows: {change}; --evolve adds columns"
+                    f"{self.name} has other columns than the rows: {change}; `evolve` adds columns"
                 )
 
         self.retry(attempt, "change the columns")

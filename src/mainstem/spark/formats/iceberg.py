@@ -479,7 +479,7 @@ def open_catalog(
         return _closed_with_its_last_user(load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})}))
     if path is None:
         raise ConfigurationError(
-            f"{warehouse or 'the table'}: --catalog is required because the warehouse is not a directory"
+            f"{warehouse or 'the table'}: `catalog` is required because the warehouse is not a directory"
         )
     path.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{path.resolve() / CATALOG_FILE}"

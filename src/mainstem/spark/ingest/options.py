@@ -1,8 +1,12 @@
-"""The options of ``mainstem ingest``, and the columns of its tables besides the codec's."""
+"""The options of ``mainstem ingest`` and ``mainstem compact``, and the columns of the tables besides the codec's.
+
+Messages name an option by its field in backticks. The command line replaces it by the option's name there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path  # noqa: TC003 - the command line reads the annotations
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
@@ -12,8 +16,6 @@ from mainstem.store import open_store
 from mainstem.store.open_store import scheme_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mainstem.spark.sources.options import RecordingOptions
 
 META = ("date", "stream_id", "recording_id", "session_id", "position", "recorded_at", "problem")
@@ -27,17 +29,44 @@ FORMATS = ("parquet", "delta", "iceberg")
 MIN_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
     "a directory of Parquet files has no commits, so readers would miss rows or see them twice while files are replaced; use "
-    "--format delta or iceberg"
+    "`format=delta` or iceberg"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestOptions:
+class TableOptions:
+    """A table. ``out`` is a directory or URL: of the table or, for Iceberg, of its warehouse."""
+
+    out: Path | str = ""
+    format: str = "parquet"
+    table: str = ""
+    catalog: str = ""
+    catalog_options: dict[str, str] = field(default_factory=dict)
+    store_options: dict[str, str] = field(default_factory=dict)
+    target_file_size: int = DEFAULT_FILE_SIZE
+
+    def check(self) -> None:
+        if self.format not in FORMATS:
+            raise ConfigurationError(f"`format` must be one of {', '.join(FORMATS)} (got {self.format!r})")
+        if not str(self.out) and not (self.catalog or self.catalog_options):
+            raise ConfigurationError("`out` is required: the directory or URL of the table")
+        if self.format == "iceberg" and not self.table:
+            raise ConfigurationError(
+                "`table` is required: the name of the Iceberg table in its catalog, such as sea.tides"
+            )
+        if self.format != "iceberg" and (self.table or self.catalog or self.catalog_options):
+            raise ConfigurationError("`table` and `catalog` need `format=iceberg`")
+        if self.target_file_size < MIN_FILE_SIZE:
+            raise ConfigurationError(
+                f"`target_file_size` must be at least {MIN_FILE_SIZE} bytes (got {self.target_file_size})"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions(TableOptions):
     """The input and the table of an ingest. ``source`` is a location of recordings, or an Aeron channel (with ``streams``)."""
 
     source: str
-    out: Path | str = ""
-    out_name: str = "--out"  # what the command calls the table's place
     codec: str = ""
     codec_options: dict[str, str] = field(default_factory=dict)
     schema: str = ""
@@ -48,15 +77,9 @@ class IngestOptions:
     trigger_interval: float = 1.0
     source_options: dict[str, str] = field(default_factory=dict)
     timestamp_from: str = ""
-    format: str = "parquet"
-    table: str = ""
-    catalog: str = ""
-    catalog_options: dict[str, str] = field(default_factory=dict)
     checkpoint: str = ""
-    store_options: dict[str, str] = field(default_factory=dict)
     evolve: bool = False
     append: bool = False
-    target_file_size: int = DEFAULT_FILE_SIZE
     compact_every: int = 0
 
     @property
@@ -112,50 +135,37 @@ class IngestOptions:
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:
-        self._check_table()
+        super().check()
+        self._check_place()
         if self.is_live and not self.streams:
-            raise ConfigurationError("--stream is required when reading from an Aeron channel")
+            raise ConfigurationError("`streams` is required when reading from an Aeron channel")
         if self.is_live and not self.follow:
-            raise ConfigurationError("reading from a live channel never ends; add --follow")
+            raise ConfigurationError("reading from a live channel never ends; add `follow`")
         if self.schema and not self.codec:
-            raise ConfigurationError("--schema lists the columns of --codec, which is missing")
+            raise ConfigurationError("`schema` lists the columns of `codec`, which is missing")
         if self.timestamp_from and not self.has_event_time and not self.codec:
             names = ", ".join(TIMESTAMPS)
             raise ConfigurationError(
-                f"--timestamp-from: {self.timestamp_from!r} must be one of {names}, or with --codec a field of the codec"
+                f"`timestamp_from`: {self.timestamp_from!r} must be one of {names}, or with `codec` a field of the codec"
             )
 
-    def _check_table(self) -> None:
-        if self.format not in FORMATS:
-            raise ConfigurationError(f"--format must be one of {', '.join(FORMATS)} (got {self.format!r})")
-        if not str(self.out) and not (self.catalog or self.catalog_options):
-            raise ConfigurationError(f"{self.out_name} is required: the directory or URL of the table")
-        if self.format == "iceberg" and not self.table:
-            raise ConfigurationError(
-                "--table is required: the name of the Iceberg table in its catalog, such as sea.tides"
-            )
-        if self.format != "iceberg" and (self.table or self.catalog or self.catalog_options):
-            raise ConfigurationError("--table and --catalog need --format iceberg")
+    def _check_place(self) -> None:
         if self.format == "parquet":
             if not self.is_local:
                 raise ConfigurationError(
-                    f"--out: {self.out}: Parquet is written to a local directory; use --format delta or iceberg for a store"
+                    f"`out`: {self.out}: Parquet is written to a local directory; use `format=delta` or iceberg for a store"
                 )
             if not self.has_local_checkpoint:
                 raise ConfigurationError(
-                    f"--checkpoint: {self.checkpoint}: with --format parquet, it must be a local directory, like the table"
+                    f"`checkpoint`: {self.checkpoint}: with `format=parquet`, it must be a local directory, like the table"
                 )
             if self.append:
                 raise ConfigurationError(
-                    "--append needs --format delta or iceberg: a directory of Parquet files belongs to one checkpoint"
+                    "`append` needs `format=delta` or iceberg: a directory of Parquet files belongs to one checkpoint"
                 )
             if self.compact_every:
-                raise ConfigurationError(f"--compact-every: {NO_COMPACTION}")
+                raise ConfigurationError(f"`compact_every`: {NO_COMPACTION}")
         elif not self.is_local and not self.checkpoint:
             raise ConfigurationError(
-                f"--checkpoint is required: a local directory for Spark's progress, as --out {str(self.out)!r} is a store"
-            )
-        if self.target_file_size < MIN_FILE_SIZE:
-            raise ConfigurationError(
-                f"--target-file-size must be at least {MIN_FILE_SIZE} bytes (got {self.target_file_size})"
+                f"`checkpoint` is required: a local directory for Spark's progress, as `out` {str(self.out)!r} is a store"
             )

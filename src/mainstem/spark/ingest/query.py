@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date as date_type
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EVENT_TIME = f"{QUALIFIER}timestamp"
 NO_TIMES = (
-    "it has no index and so no times, but the table is partitioned by date; set --timestamp-from to reserved_value_ns, _us or _ms,"
+    "it has no index and so no times, but the table is partitioned by date; set `timestamp_from` to reserved_value_ns, _us or _ms,"
     " or to a field of the codec"
 )
 
@@ -95,7 +95,7 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
         if name not in columns.names or not isinstance(
             columns[name].dataType, DateType | TimestampType | TimestampNTZType
         ):
-            raise ConfigurationError(f"--timestamp-from: the codec has no time field {name!r}")
+            raise ConfigurationError(f"`timestamp_from`: the codec has no time field {name!r}")
         date = f.to_date(f.col(f"`{name.replace('`', '``')}`"))
         # A partition's date has a year with four digits. Treat other dates as unknown.
         known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
@@ -117,23 +117,43 @@ def _counted(rows: DataFrame, row_of_message: Column, rescued: Column) -> DataFr
     )
 
 
-def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
-    """Start the query. With the same options, it resumes from its checkpoint."""
-    options.check()
-    _check_times(options)
-    target = open_target(options)
-    locks = Locks(options.locked_directories)
-    try:
-        target.check()
+class Ingest:
+    """An ingest that was checked before anything slow is started. It holds its locks until it is closed or its query ends."""
+
+    def __init__(self, options: IngestOptions) -> None:
+        options.check()
+        self._options = options
+        self._target = open_target(options)
+        self._query: StreamingQuery | None = None
+        # Of a running query, table and checkpoint need not agree.
+        self._locks = Locks(options.locked_directories)
+        try:
+            self._target.check()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query. With the same options, it resumes from its checkpoint."""
+        options, target = self._options, self._target
+        _check_times(options)
         rows = table(spark, options, target)
         writer = target.writer(rows).option("checkpointLocation", options.checkpoint_location)
-        query = _triggered(writer, options)
-        locks.hold_for(query)
-    except BaseException:
-        locks.release()
-        raise
-    target.started(rows, query)
-    return query
+        query = self._query = _triggered(writer, options)
+        self._locks.hold_for(query)
+        target.started(rows, query)
+        return query
+
+    def close(self) -> None:
+        """Release the locks, unless a query was started."""
+        if self._query is None:
+            self._locks.release()
+
+
+def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
+    """Start an ingest whose source is known to be readable."""
+    with closing(Ingest(options)) as ingest:
+        return ingest.start(spark)
 
 
 def _triggered(writer: DataStreamWriter, options: IngestOptions) -> StreamingQuery:
@@ -166,9 +186,9 @@ TAKEN = (*META, *RESCUE_COLUMNS, ROW, *(QUALIFIER + name for name in (*META, "ti
 
 
 def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> StructType:
-    """Return the codec's columns: from ``--schema``, else from the table, else inferred from messages.
+    """Return the codec's columns: from ``options.schema``, else from the table, else inferred from messages.
 
-    With ``options.evolve``, the table's columns come first, then the new ones. Raises ConfigurationError if ``--schema`` differs
+    With ``options.evolve``, the table's columns come first, then the new ones. Raises ConfigurationError if the schema differs
     from the table, or if there are no messages to infer from.
     """
     from pyspark.sql.types import StructType
@@ -187,7 +207,7 @@ def codec_columns(options: IngestOptions, codec: Codec, target: Target) -> Struc
             kind = united(before, kind, target.rules.widens, strict=bool(options.schema))
         elif change := difference(before, kind):
             raise ConfigurationError(
-                f"--schema: {options.out} has other columns: {change}; use --evolve to add columns, or another --out"
+                f"`schema`: {options.out} has other columns: {change}; use `evolve` to add columns, or another `out`"
             )
     if options.schema:
         # The table's own columns are nullable, because it may have rows with problems.
@@ -201,7 +221,7 @@ def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -
     except ConfigurationError as error:
         if before is not None:
             return before
-        raise ConfigurationError(f"codec {options.codec!r}: {error}; pass the columns as --schema") from None
+        raise ConfigurationError(f"codec {options.codec!r}: {error}; pass the columns as `schema`") from None
 
 
 def sample(options: IngestOptions) -> list[bytes]:

@@ -78,7 +78,7 @@ def check_table(name: str, checkpoint: Checkpoint, last: int, *, is_empty: bool,
         if not is_empty:
             raise ConfigurationError(
                 f"{name} already has rows, and the checkpoint {checkpoint.location} is new, so every message would be read "
-                f"again; continue with the checkpoint that wrote the table (--checkpoint), or {remedy}"
+                f"again; continue with the checkpoint that wrote the table (`checkpoint`), or {remedy}"
             )
         return
     done = checkpoint.done
@@ -130,7 +130,7 @@ class Locks:
         except OSError as error:
             DISK.close(descriptor)
             raise ConfigurationError(
-                f"another ingest is using {directory}; stop it first, or use another --out and --checkpoint"
+                f"another ingest is using {directory}; stop it first, or use another `out` and `checkpoint`"
             ) from error
         self._descriptors[directory] = descriptor
         self._held[directory] = self

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mainstem.spark.formats.base import Table
-    from mainstem.spark.ingest.options import IngestOptions
+    from mainstem.spark.ingest.options import IngestOptions, TableOptions
 
 
 SINK_LOG = "_spark_metadata"
 MAX_STORED_LENGTH = 16 << 20
-ANOTHER_TABLE = "use another --out or --format delta"
+ANOTHER_TABLE = "use another `out` or `format=delta`"
 
 
 class Target(ABC):
@@ -64,7 +64,7 @@ def open_target(options: IngestOptions) -> Target:
     return CommittedTable(open_table(options), options)
 
 
-def open_table(options: IngestOptions) -> Table:
+def open_table(options: TableOptions) -> Table:
     if options.format == "iceberg":
         from mainstem.spark.formats.iceberg import IcebergTable, open_catalog
 
@@ -97,19 +97,19 @@ class ParquetDirectory(Target):
 
     def _check_format(self) -> None:
         if (self._options.local_directory / "_delta_log").exists():
-            raise ConfigurationError(f"--out: {self._options.out} is a Delta table; use --format delta")
+            raise ConfigurationError(f"`out`: {self._options.out} is a Delta table; use `format=delta`")
 
     def _check_rows(self, checkpoint: Checkpoint) -> None:
         directory = self._options.local_directory
         owner = self._stored(QUERY_FILE)
         if owner is not None and not checkpoint.is_new and json.loads(owner)["id"] != checkpoint.query_id:
             raise ConfigurationError(
-                f"--out: {directory} was written with another checkpoint than {checkpoint.location}, and a directory of Parquet "
+                f"`out`: {directory} was written with another checkpoint than {checkpoint.location}, and a directory of Parquet "
                 f"files belongs to one; {ANOTHER_TABLE}"
             )
         last = self._last_batch()
         is_empty = last == NONE and next(directory.glob("**/*.parquet"), None) is None
-        check_table(f"--out: {directory}", checkpoint, last, is_empty=is_empty, remedy=ANOTHER_TABLE)
+        check_table(f"`out`: {directory}", checkpoint, last, is_empty=is_empty, remedy=ANOTHER_TABLE)
 
     def _last_batch(self) -> int:
         """Return the number of the last micro-batch in the log of Spark's file sink, or -1."""
@@ -150,13 +150,13 @@ class CommittedTable(Target):
     def _check_format(self) -> None:
         if self._options.is_local and (self._options.local_directory / SINK_LOG).exists():
             raise ConfigurationError(
-                f"--out: {self._options.out} is a directory of Parquet files; use --format parquet"
+                f"`out`: {self._options.out} is a directory of Parquet files; use `format=parquet`"
             )
 
     def _check_rows(self, checkpoint: Checkpoint) -> None:
         last = self._table.committed(checkpoint.query_id) if checkpoint.query_id else NONE
         is_empty = self._options.append or self._table.is_empty()
-        remedy = "use another table; if its rows are other messages, add --append"
+        remedy = "use another table; if its rows are other messages, add `append`"
         check_table(self._table.name, checkpoint, last, is_empty=is_empty, remedy=remedy)
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:

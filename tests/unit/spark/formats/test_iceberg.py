@@ -375,7 +375,7 @@ def test_unsupported_iceberg_types_and_missing_tables_are_named(warehouse: Wareh
         table.compact()
     with pytest.raises(ConfigurationError, match="has no namespace"):
         IcebergTable(lambda: None, "tides")
-    with pytest.raises(ConfigurationError, match="--catalog"):
+    with pytest.raises(ConfigurationError, match="`catalog`"):
         open_catalog("s3://bucket/warehouse")
     with pytest.raises(StoreError, match="cannot open the catalog"):
         IcebergTable(lambda: open_catalog("", name="nowhere"), "sea.tides").columns()
