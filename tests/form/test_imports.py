@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     "bymux/runner.py": {"asyncio"},
     "bymux/aio_stream.py": {"asyncio"},
     "metrics/endpoints.py": {"threading"},
-    "metrics/page_server.py": {"asyncio", "socket", "threading"},
+    "metrics/server.py": {"asyncio", "socket", "threading"},
     "mux/transports.py": {"asyncio", "socket"},
     "mux/connection.py": {"asyncio"},
     "mux/aio_stream.py": {"asyncio"},

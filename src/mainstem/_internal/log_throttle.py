@@ -12,6 +12,7 @@ Peers and clients choose parts of the texts, so unprintable characters are escap
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
@@ -31,6 +32,12 @@ class _Repeated:
     level: int
     text: str
     count: int = 0
+
+
+@lru_cache(maxsize=1024)
+def warn_once(log: logging.Logger, text: str) -> None:
+    """Log a warning, unless it is one of the last thousand that were logged."""
+    log.warning("%s", text)
 
 
 # The common kind of all messages that do not fit in the table.

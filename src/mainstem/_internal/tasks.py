@@ -1,12 +1,13 @@
-"""Starting asyncio tasks inside a protocol step, waiting for them with a timeout, and recognizing those of handlers."""
+"""asyncio tasks and callbacks: starting tasks inside a protocol step, timeouts, tasks of handlers, and errors of callbacks."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from mainstem._internal.clock import timeout_of
 from mainstem.errors import Delivery, Timeout
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 A = TypeVar("A")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # The task that waits for the current thread, if that thread runs a handler of a blocking server. The handler must not wait for it.
@@ -82,3 +84,29 @@ async def within(
         )
         error.delivery = delivery
         raise error from None
+
+
+class FailsInternally(Protocol):
+    """A connection that can be ended because of an error on this side."""
+
+    def _fail_internally(self, error: Exception) -> None: ...
+
+
+C = TypeVar("C", bound=FailsInternally)
+
+
+def ends_connection_on_error(callback: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C, P], None]:
+    """Wrap a callback of the transport or the event loop.
+
+    The event loop would only log an exception and leave the peer waiting; in a loop over connections, the exception would also
+    skip the remaining ones.
+    """
+
+    @functools.wraps(callback)
+    def guarded(connection: C, /, *arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            callback(connection, *arguments, **options)
+        except Exception as error:
+            connection._fail_internally(error)
+
+    return guarded

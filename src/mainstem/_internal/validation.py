@@ -1,4 +1,7 @@
-"""Limits of integers, and checks of an application's numbers and times: valid ones are kept exactly, others rejected by name."""
+"""Checks of an application's numbers, times and data. Valid ones are kept exactly.
+
+Data to send must be bytes-like: ``bytes(5)`` is five zeroes, which nobody meant to send.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,13 @@ def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False, ma
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf or (value == 0 and not may_be_zero):  # type: ignore[operator]
             raise ConfigurationError(f"{name}={value!r}: must be a number of seconds {'>=' if may_be_zero else '>'} 0")
+
+
+def as_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Return the bytes of a bytes-like object, copied unless they are ``bytes``. Raises TypeError."""
+    return data if type(data) is bytes else bytes(memoryview(data))
+
+
+def as_message(message: bytes | bytearray | memoryview | str) -> bytes:
+    """Return the bytes of a message, which may be text; text is encoded as UTF-8. Raises TypeError."""
+    return message.encode() if isinstance(message, str) else as_bytes(message)

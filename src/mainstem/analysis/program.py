@@ -13,9 +13,8 @@ from mainstem.analysis.page.overview import render
 from mainstem.analysis.summary import Summary
 from mainstem.analysis.summary_builder import SummaryBuilder
 from mainstem.analysis.verdict import verdict
-from mainstem.capture.files import captures
+from mainstem.capture.files import capture_errors, captures, status_of
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
-from mainstem.capture.remote_files import capture_errors, status_of
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:

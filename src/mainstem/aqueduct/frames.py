@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mainstem._core.aqueduct.run_writer import RunReader, message_head
-from mainstem._internal.as_bytes import as_message
+from mainstem._internal.validation import as_message
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_UINT, MAX_VERSION_LENGTH, Limits
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 

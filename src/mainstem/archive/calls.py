@@ -20,10 +20,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from mainstem._internal.as_bytes import as_bytes
 from mainstem._internal.clock import Deadline
 from mainstem._internal.frozen import frozen
-from mainstem._internal.validation import check_int
+from mainstem._internal.validation import as_bytes, check_int
 from mainstem._version import __version__
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.channel import ChannelUri, with_values

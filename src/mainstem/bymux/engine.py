@@ -35,7 +35,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NoReturn
 
 from mainstem._core.mux.packets import take_writes, write_packet
-from mainstem._internal.as_bytes import as_bytes
+from mainstem._internal.validation import as_bytes
 from mainstem.bymux import codec, events
 from mainstem.bymux.codec import HEADER_LENGTHS, INFINITE, MAX_FINITE_CREDIT, Packet
 from mainstem.bymux.settings import Settings

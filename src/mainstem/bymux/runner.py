@@ -10,9 +10,8 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING
 
-from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import timeout_of
-from mainstem._internal.tasks import as_coroutine_function
+from mainstem._internal.tasks import as_coroutine_function, ends_connection_on_error
 from mainstem.bymux import events
 from mainstem.bymux.aio_stream import STREAM_HANDLERS, PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine

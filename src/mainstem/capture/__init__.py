@@ -43,12 +43,11 @@ def read_frames(
     Example:
         ``rows = sum(batch.num_rows for batch in read_frames("tide.pcapng", ["frame_type"]))``
     """
-    from mainstem.capture.files import captures
+    from mainstem.capture.files import captures, spooled
     from mainstem.capture.index import build
     from mainstem.capture.planning import FrameSelection
     from mainstem.capture.reading import frames
     from mainstem.capture.schema import arrow_schema, columns
-    from mainstem.capture.spooling import spooled
 
     selected = tuple(column.name for column in columns()) if names is None else tuple(names)
     arrow_schema(selected)

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
+from mainstem.capture.files import capture_errors, open_file, status_of
 from mainstem.capture.formats import HEAD_LENGTH, recognize, section_of
-from mainstem.capture.remote_files import capture_errors, open_file, status_of
 from mainstem.capture.traces import add_chunks
 from mainstem.capture.unpacking import open_capture, packing_of, unpacked_size
 from mainstem.errors import CaptureError

@@ -12,12 +12,11 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 
 from mainstem.capture.chunks import Chunk, FrameIndex, Problem
+from mainstem.capture.files import INDEX_SUFFIX, capture_errors, status_of
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import build
-from mainstem.capture.remote_files import capture_errors, status_of
 from mainstem.store import is_url
 
-SUFFIX = ".mainstem-index"
 VERSION = 2
 _CHUNK = struct.Struct("<qqqqqqQQi")
 
@@ -25,10 +24,10 @@ _CHUNK = struct.Struct("<qqqqqqQQi")
 def location(path: str, directory: str | None) -> Path:
     """Return the index's path: beside the capture, or in a directory under a unique name."""
     if directory is None:
-        return Path(path + SUFFIX)
+        return Path(path + INDEX_SUFFIX)
     whole = path if is_url(path) else os.path.abspath(path)
     name = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    return Path(directory) / f"{Path(path).name}-{name}{SUFFIX}"
+    return Path(directory) / f"{Path(path).name}-{name}{INDEX_SUFFIX}"
 
 
 def index_of(path: str, directory: str | None = None) -> FrameIndex:

@@ -7,7 +7,7 @@ import io
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
-from mainstem.capture.remote_files import open_file
+from mainstem.capture.files import open_file
 from mainstem.store import is_url
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def run(
     try:
         from mainstem.analysis.options import AnalyzeOptions
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
-        from mainstem.capture.spooling import spooled
+        from mainstem.capture.files import spooled
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "tables") from None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mainstem._internal.as_bytes import as_message
+from mainstem._internal.validation import as_message
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 # The longest valid message is an error. Longer ones are refused without parsing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from mainstem._internal.as_bytes import as_bytes
+from mainstem._internal.validation import as_bytes
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind

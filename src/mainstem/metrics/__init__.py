@@ -4,9 +4,9 @@ A driver's metrics are read from its directory without disturbing the driver. An
 and clients of bymux, Jmux and Aqueduct.
 """
 
+from mainstem._internal.prometheus import Family, Sample, render_families
 from mainstem.metrics.endpoints import Endpoint, Endpoints
-from mainstem.metrics.families import Family, Sample, families
-from mainstem.metrics.prometheus import render, render_families
+from mainstem.metrics.families import families, render
 from mainstem.metrics.server import MetricsServer
 from mainstem.metrics.shipping import shipping_families
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.metrics.families import PREFIX, Family, Sample
+from mainstem._internal.prometheus import Family, Sample
+from mainstem.metrics.families import PREFIX
 
 if TYPE_CHECKING:
     from mainstem._internal.endpoint_stats import EndpointStats

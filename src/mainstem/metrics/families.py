@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._core.system_counter import REFERENCE_TYPE_ID, find_system_counter
+from mainstem._internal.prometheus import Family, Sample, render_families
 from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType
 from mainstem.aeron.tools.snapshot import stream_key
 
@@ -17,36 +17,6 @@ if TYPE_CHECKING:
 PREFIX = "mainstem_"
 # Values that can decrease. The others only increase while their stream exists.
 GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One value with the labels that distinguish it from its siblings.
-
-    Attributes:
-        labels: Label values by name.
-        value: The value.
-    """
-
-    labels: dict[str, str]
-    value: float
-
-
-@dataclass(slots=True)
-class Family:
-    """One metric with all its samples.
-
-    Attributes:
-        name: The metric's name.
-        kind: ``counter`` or ``gauge``.
-        help: A line of explanation.
-        samples: The values.
-    """
-
-    name: str
-    kind: str
-    help: str
-    samples: list[Sample] = field(default_factory=list)
 
 
 def families(snapshot: Snapshot) -> list[Family]:
@@ -75,6 +45,22 @@ def families(snapshot: Snapshot) -> list[Family]:
         family, sample = _family_and_sample(counter)
         metrics.setdefault(family.name, family).samples.append(sample)
     return list(metrics.values())
+
+
+def render(snapshot: Snapshot) -> str:
+    """Return a complete page for a scrape, in Prometheus's text format 0.0.4.
+
+    Args:
+        snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
+
+    Returns:
+        The page; serve it as ``CONTENT_TYPE``.
+
+    Example:
+        >>> with DirectoryReader("/dev/shm/aeron-user") as reader:
+        ...     page = render(reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns))
+    """
+    return render_families(families(snapshot))
 
 
 def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:

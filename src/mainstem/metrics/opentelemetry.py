@@ -12,7 +12,7 @@ from mainstem.metrics.families import families
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mainstem.metrics.families import Family
+    from mainstem._internal.prometheus import Family
 
 
 class Collector:

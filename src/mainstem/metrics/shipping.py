@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.metrics.families import PREFIX, Family, Sample
+from mainstem._internal.prometheus import Family, Sample
+from mainstem.metrics.families import PREFIX
 
 if TYPE_CHECKING:
     from mainstem.recording.shipping.status import ShippingStatus

@@ -48,10 +48,9 @@ import os
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, add_counters, counters
-from mainstem._internal.tasks import HANDLER_TASK, start_task
+from mainstem._internal.tasks import HANDLER_TASK, ends_connection_on_error, start_task
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError
 from mainstem.mux.tls import NO_TLS_HERE, describe
 

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.clock import NS_PER_MS
-from mainstem._internal.once import warn_once
+from mainstem._internal.log_throttle import warn_once
 from mainstem._internal.regular_files import open_regular
 from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.frame_checksums import algorithm_of

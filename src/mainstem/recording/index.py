@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.guarded_map import GuardedMap
-from mainstem._internal.once import warn_once
+from mainstem._internal.log_throttle import warn_once
 from mainstem._internal.regular_files import open_regular
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem._internal.exposure import is_literal_host
+from mainstem._internal.prometheus import CONTENT_TYPE
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
 from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
 from mainstem.serve.http_server import Refusal, checked_target, log
-from mainstem.serve.metrics import CONTENT_TYPE, ServerMetrics
 from mainstem.serve.position_poller import PositionPoller
 from mainstem.serve.ranges import RangeError, parse_range
 from mainstem.serve.responses import BytesResponse, FileResponse, Response, json_bytes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mainstem._internal.request_target import Target
     from mainstem.serve.access import Access
     from mainstem.serve.limits import Limits
+    from mainstem.serve.metrics import ServerMetrics
 
 _RECORDING = re.compile(r"/v1/recordings/(0|[1-9][0-9]{0,18})", re.ASCII)
 _PARAMETER = re.compile(r"([a-z]+)=([A-Za-z0-9._-]*)", re.ASCII)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mainstem._internal.http_listener import ConnectionCounts
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from mainstem._internal.prometheus import Family, Sample, render_families
 
 
 class ServerMetrics(ConnectionCounts):
@@ -20,18 +19,18 @@ class ServerMetrics(ConnectionCounts):
         self.requests: Counter[int] = Counter()
 
     def render(self) -> str:
-        lines = []
-        for name, kind, value in (
-            ("connections", "gauge", self.connections),
-            ("transfers", "gauge", self.transfers),
-            ("waits", "gauge", self.waits),
-            ("sent_bytes_total", "counter", self.bytes_sent),
-        ):
-            lines += [f"# TYPE mainstem_serve_{name} {kind}", f"mainstem_serve_{name} {value}"]
-        for name, label, counter in (
-            ("requests_total", "status", self.requests),
-            ("refused_connections_total", "reason", self.refused),
-        ):
-            lines.append(f"# TYPE mainstem_serve_{name} counter")
-            lines += [f'mainstem_serve_{name}{{{label}="{key}"}} {n}' for key, n in sorted(counter.items())]
-        return "\n".join(lines) + "\n"
+        return render_families(
+            Family(f"mainstem_serve_{name}", kind, "", samples)
+            for name, kind, samples in (
+                ("connections", "gauge", [Sample({}, self.connections)]),
+                ("transfers", "gauge", [Sample({}, self.transfers)]),
+                ("waits", "gauge", [Sample({}, self.waits)]),
+                ("sent_bytes", "counter", [Sample({}, self.bytes_sent)]),
+                ("requests", "counter", _samples("status", self.requests)),
+                ("refused_connections", "counter", _samples("reason", self.refused)),
+            )
+        )
+
+
+def _samples(label: str, counter: Counter[int] | Counter[str]) -> list[Sample]:
+    return [Sample({label: str(key)}, n) for key, n in sorted(counter.items())]

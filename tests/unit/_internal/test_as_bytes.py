@@ -9,7 +9,7 @@ import pytest
 from tests.support.mux_pair import jmux_pair
 
 from mainstem._core.mux.queues import OutQueue
-from mainstem._internal.as_bytes import as_bytes, as_message
+from mainstem._internal.validation import as_bytes, as_message
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.frames import as_headers
 from mainstem.aqueduct.serializers import RawSerializer

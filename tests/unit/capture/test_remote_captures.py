@@ -10,9 +10,8 @@ import pytest
 from tests.support import captures as make
 from tests.support.remote_store import RemoteStore
 
-from mainstem.capture import remote_files
-from mainstem.capture.files import captures
-from mainstem.capture.remote_files import StoredPath
+from mainstem.capture import files
+from mainstem.capture.files import StoredPath, captures
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.capture import CaptureBatchReader, CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options
@@ -37,7 +36,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return RemoteStore(tmp_path / url.partition("remote://host")[2].lstrip("/"))
 
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr(remote_files, "open_store", opened)
+    monkeypatch.setattr(files, "open_store", opened)
     return tmp_path
 
 

@@ -12,8 +12,9 @@ from tests.support.waiting import STALL_S, wait_for
 
 from mainstem._internal.http_listener import ConnectionLimits
 from mainstem.errors import DriverTimeout
-from mainstem.metrics import MetricsServer, page_server
-from mainstem.metrics.page_server import MAX_HEAD_BYTES, PageServer
+from mainstem.metrics import MetricsServer
+from mainstem.metrics import server as server_module
+from mainstem.metrics.server import MAX_HEAD_BYTES, PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ def test_a_head_that_is_not_complete_in_time_ends_its_connection() -> None:
 
 
 def test_a_peer_that_does_not_take_the_page_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr(server_module, "SEND_SECONDS", 0.05)
     written = threading.Event()
 
     def page() -> str:
@@ -141,14 +142,14 @@ def test_addresses_and_localhost_are_served(server: PageServer, field: str) -> N
 
 
 def test_the_name_that_the_operator_listens_on_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "listening_addresses", lambda *_: [(socket.AF_INET, ("127.0.0.1", 0))])
+    monkeypatch.setattr(server_module, "listening_addresses", lambda *_: [(socket.AF_INET, ("127.0.0.1", 0))])
     with PageServer("Recorder-1:0", str, name="listen", insecure=True) as server:
         assert ask(server, GET, "Host: recorder-1:9464")[0] == 200
         assert ask(server, GET, "Host: recorder-2:9464")[0] == 421
 
 
 def test_another_host_can_use_any_name(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "is_loopback", lambda _: False)
+    monkeypatch.setattr(server_module, "is_loopback", lambda _: False)
     assert ask(server, GET, "Host: recorder-1:9464")[0] == 200
 
 
@@ -208,7 +209,7 @@ def test_a_source_that_fails_is_one_answer(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_page_that_never_ends_is_an_answer_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "PAGE_SECONDS", 0.05)
+    monkeypatch.setattr(server_module, "PAGE_SECONDS", 0.05)
     go = threading.Event()
 
     def page() -> str:

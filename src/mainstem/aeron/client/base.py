@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS, seconds_ns
 from mainstem._internal.exit_cleanup import close_at_exit
-from mainstem._internal.once import warn_once
+from mainstem._internal.log_throttle import warn_once
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.conductor import ClientConductor
 from mainstem.aeron.client.publication import PublicationBase

@@ -17,7 +17,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from mainstem._internal.as_bytes import as_message
+from mainstem._internal.validation import as_message
 from mainstem.errors import ConfigurationError
 from mainstem.message_keys import KEY_MASK
 from mainstem.spark.option_table import documents

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem._internal.as_bytes import as_message
 from mainstem._internal.urls import split_url
+from mainstem._internal.validation import as_message
 from mainstem.errors import ConfigurationError, ConnectionLost, MainstemError, NotConnected
 from mainstem.message_keys import KEY_MASK, MessageKey, framed
 from mainstem.spark.option_table import option, parsed, text

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from mainstem.capture.files import captures
+from mainstem.capture.files import StoredPath, capture_errors, captures, status_of
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
-from mainstem.capture.remote_files import StoredPath, capture_errors, status_of
 from mainstem.capture.schema import columns
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.once import warn_once
+from mainstem._internal.log_throttle import warn_once
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.files import MappedFiles
 from mainstem.errors import ConfigurationError

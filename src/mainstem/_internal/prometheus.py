@@ -1,34 +1,44 @@
-"""Prometheus's text format (exposition format 0.0.4)."""
+"""Metrics and Prometheus's text format (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from mainstem.metrics.families import families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem.aeron.tools.snapshot import Snapshot
-    from mainstem.metrics.families import Family
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def render(snapshot: Snapshot) -> str:
-    """Return a complete page for a scrape, in Prometheus's text format 0.0.4.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value with the labels that distinguish it from its siblings.
 
-    Args:
-        snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
-
-    Returns:
-        The page; serve it as ``CONTENT_TYPE``.
-
-    Example:
-        >>> with DirectoryReader("/dev/shm/aeron-user") as reader:
-        ...     page = render(reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns))
+    Attributes:
+        labels: Label values by name.
+        value: The value.
     """
-    return render_families(families(snapshot))
+
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric with all its samples.
+
+    Attributes:
+        name: The metric's name.
+        kind: ``counter`` or ``gauge``.
+        help: A line of explanation.
+        samples: The values.
+    """
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample] = field(default_factory=list)
 
 
 def render_families(metrics: Iterable[Family]) -> str:
@@ -47,7 +57,8 @@ def render_families(metrics: Iterable[Family]) -> str:
     for family in metrics:
         # By convention, the name of a counter ends with _total.
         name = f"{family.name}_total" if family.kind == "counter" else family.name
-        lines.append(f"# HELP {name} {_escaped(family.help)}")
+        if family.help:
+            lines.append(f"# HELP {name} {_escaped(family.help)}")
         lines.append(f"# TYPE {name} {family.kind}")
         for sample in family.samples:
             labels = ",".join(f'{key}="{_quoted(value)}"' for key, value in sample.labels.items())
