@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up by themselves, in .venv, without root.
-# `make check` is what is too long to wait for. Together they run everything but the long tests, of which each commit runs another third.
+# `make check` is slower. Together they run everything except the long tests; of those, each commit runs a different third.
 PYTHON ?= python3
 # Another environment for another Python: make test PYTHON=python3.13 VENV=build/python3.13
 VENV := .venv
@@ -8,7 +8,7 @@ REPORTS := build/tests
 SEEDS ?= 50
 FUZZ_SECONDS ?= 3
 MUTANTS ?= 3
-# `make check` runs one of so many long tests, chosen by the commit.
+# `make check` runs one in LONG_SHARE of the long tests; the commit chooses which.
 LONG_SHARE ?= 3
 ROUNDS ?= 60
 MINUTES ?= 120
@@ -66,7 +66,7 @@ test: build
 	@echo "== every test but the long ones: unit, form, simulation, system, interop, fuzz, spark"
 	$(PYTEST) -m "not long" --junitxml=$(REPORTS)/test.xml
 
-# Each step is one that `make test` does not do, or does with other numbers. The order: what fails soonest comes first.
+# Each step is one that `make test` skips, or runs with other numbers. Steps that fail soonest come first.
 check: lint
 	@echo "== the documentation"
 	$(BIN)/python -m mkdocs build --quiet --strict
@@ -145,8 +145,8 @@ mutants: build
 sanitize: build
 	$(BIN)/python tools/sanitize.py
 
-# Of _core the uncompiled form is measured: by its unit tests, and by more of them in a copy without compiled modules, where
-# those that need sockets or shared memory are skipped. A failure in the copy fails nothing: what it tests is the compiled form's.
+# Measures the uncompiled form of _core: with its unit tests, and with more tests in a copy without compiled modules, where those
+# that need sockets or shared memory are skipped. A failure in the copy is ignored, because those tests are for the compiled form.
 coverage: export COVERAGE_FILE := $(CURDIR)/build/coverage/data
 coverage: build
 	rm -rf build/coverage
@@ -168,7 +168,7 @@ faults: build
 soak: build
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
-# Coverage guides the fuzzer where there is a wheel of it; otherwise inputs are drawn without guidance.
+# Coverage guides the fuzzer if atheris has a wheel for this Python; otherwise inputs are random.
 atheris: build
 	@$(BIN)/python -c "import atheris" 2>/dev/null || \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz || \

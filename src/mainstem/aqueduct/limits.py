@@ -10,13 +10,13 @@ from dataclasses import dataclass, fields
 from mainstem._internal.validation import check_int
 
 MAX_VERSION_LENGTH = 64
-"""Maximum length of a version string in bytes: versions are short, and they are read before anything else."""
+"""Maximum length in bytes of a version string, which is read before anything else."""
 
 MAX_UINT = (1 << 64) - 1
 """The largest variable-length integer."""
 
 QUEUED_MESSAGE_OVERHEAD = 128
-"""Bytes that a queued message counts in addition to its payload, so that a flood of empty messages reaches a limit too."""
+"""Bytes added to the payload of each queued message, so that empty messages count toward the limits too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,41 +33,41 @@ class Limits:
     """
 
     max_header_bytes: int = 64 << 10
-    """Connection headers: read once, before the application has accepted."""
+    """Size of the connection headers, which are read before the application accepts the connection."""
 
     max_attachments: int = 1024
-    """Channels in one message: each makes a half, a stream and a handle."""
+    """Channels attached to one message. Each takes a half, a stream and a handle."""
 
     max_payload: int = 16 << 20
-    """One message's payload: it is buffered whole before it is delivered."""
+    """Size of a message's payload, which is buffered until it is complete."""
 
     max_range_bytes: int = 16 << 10
-    """Acknowledgment ranges in one frame; what does not fit goes into the next frame."""
+    """Size of the acknowledgment ranges in one frame. The rest goes into the next frame."""
 
     max_channels: int = 1 << 16
-    """Live channels that the peer minted, and closed ones whose creating message has not come."""
+    """Live channels that the peer minted, plus closed ones whose creating message has not arrived."""
 
     max_open_streams: int = 1 << 17
-    """QUIC streams that are open at once; the backend's own limits are usually lower."""
+    """QUIC streams open at once. The backend's own limits are usually lower."""
 
     max_gaps: int = 1 << 13
-    """Ranges in one receiver's set of message numbers: an honest gap is a stream in flight."""
+    """Ranges in one receiver's set of message numbers. Each legitimate gap is a stream in flight."""
 
     max_filter_ranges: int = 1 << 12
-    """Ranges of remembered channels in each index space. Beyond it the oldest are forgotten, which costs a ghost
-    receiver a round trip, and nothing else.
+    """Ranges of remembered channels in each index space. When there are more, the oldest are forgotten, which only costs
+    a ghost receiver a round trip.
     """
 
     max_buffered_bytes: int = 64 << 20
-    """All that waits in one connection: unread messages, paused streams, partial frames. Reading stops at it, and the
-    connection ends at twice as much, which a peer can reach only past flow control.
+    """Data waiting in one connection: unread messages, paused streams and partial frames. Reading stops at this limit.
+    At twice the limit, which a peer can only reach by ignoring flow control, the connection ends.
     """
 
     receive_messages: int = 4096
-    """Unread messages of one receiver, after which its streams are paused."""
+    """Unread messages of one receiver before its streams are paused."""
 
     receive_bytes: int = 1 << 20
-    """Unread bytes of one receiver, after which its streams are paused. A receiver that nobody reads may hold less."""
+    """Unread bytes of one receiver before its streams are paused. The limit is lower for a receiver that nobody reads."""
 
     send_messages: int = 1024
     """Queued and unacknowledged reliable messages of one sender."""
@@ -76,8 +76,8 @@ class Limits:
     """Queued and unacknowledged bytes of one sender, once its receiver has acknowledged as many."""
 
     unreliable_outstanding: int = 1 << 16
-    """Unreliable messages of one sender that are neither acknowledged nor given up. It is larger than ``send_messages``:
-    one lost datagram delays the news of all after it by its grace period.
+    """Unreliable messages of one sender that are neither acknowledged nor given up. It is larger than ``send_messages``
+    because one lost datagram delays the outcome of all later ones by its grace period.
     """
 
     def __post_init__(self) -> None:

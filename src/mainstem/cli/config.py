@@ -96,7 +96,7 @@ def _chosen(which: str) -> list[str]:
 
 
 def _set_values(kinds: list[str], words: list[str] | None) -> dict[str, str]:
-    """Return the values of ``--set``. A name that is no setting of any kind is rejected, with similar names as a hint."""
+    """Return the values of ``--set``. An unknown name is rejected, with similar names as a hint."""
     assigned = parse_pairs(words, name="--set")
     for name, value in assigned.items():
         if not any(KINDS[kind].has(name) for kind in kinds):

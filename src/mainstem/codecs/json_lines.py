@@ -352,6 +352,6 @@ def _of_json(value: Any, name: str) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             raise ConfigurationError(
-                f"{name}: JSON has no bytes, and these are no UTF-8: encode them as text"
+                f"{name}: JSON has no bytes, and these are not valid UTF-8: encode them as text"
             ) from None
     return as_text(value, name, "JSON")

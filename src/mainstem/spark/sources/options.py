@@ -321,7 +321,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
 
 
 def is_pattern(path: str) -> bool:
-    """Return whether a path has wildcards. An existing path is no pattern, and in a URL, ``?`` starts the options."""
+    """Return whether a path has wildcards. An existing path is not a pattern. In a URL, ``?`` starts the options."""
     if is_url(path):
         return bool(WILD & set(path.partition("?")[0]))
     return bool(WILD & set(path)) and not Path(path).exists()

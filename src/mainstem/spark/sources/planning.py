@@ -113,7 +113,7 @@ class ReadPositions:
 
 @dataclass
 class Room:
-    """What is left of the limits of a micro-batch. None is no limit."""
+    """The remaining limits of a micro-batch. None means unlimited."""
 
     max_bytes: int | None = None
     rows: int | None = None
