@@ -110,7 +110,7 @@ class ArchiveConductor:
             aeron, files, settings, clock, cycle, active, deletions, self._events, refused, counters.writes
         )
         self._replays = Replays(aeron, files, settings, cycle, active, deletions, counters.reads, random_bits)
-        self._replications = Replications(aeron, files, settings, self._recordings, active, self._sessions.take_id)
+        self._replications = Replications(aeron, files, settings, self._recordings, self._sessions.take_id)
         self._listings = Listings(files, self._recordings, cycle)
         self._updates = ChannelUpdates(files, cycle)
         self._handlers = self._table()

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mainstem._internal.once import warn_once
+from mainstem._internal.log_throttle import warn_once
 from mainstem.archive.messages import NULL, ResponseCode, encode
 from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.errors import ArchiveErrorCode

@@ -57,7 +57,7 @@ class Recordings:
         writes: DiskTimes,
     ) -> None:
         self._aeron, self._files, self._settings, self._clock = aeron, files, settings, clock
-        self._cycle, self._active, self._deletions = cycle, active, deletions
+        self._cycle, self.active, self._deletions = cycle, active, deletions
         self._events, self._refused, self._writes = events, refused, writes
         self.subscriptions: dict[str, RecordingSubscription] = {}
         # Subscriptions with a pending command or with new images.
@@ -79,9 +79,9 @@ class Recordings:
     def end(self) -> None:
         """End all recordings. ``close`` closes their subscriptions."""
         self._cycle.run([each.close for each in self._extensions])
-        self._cycle.run([recording.end for recording in self._active])
+        self._cycle.run([recording.end for recording in self.active])
         self._extensions.clear()
-        self._active.clear()
+        self.active.clear()
 
     def close(self) -> None:
         self._cycle.run([each.close for each in self.subscriptions.values()])
@@ -111,7 +111,7 @@ class Recordings:
         self.extend(session, request)
 
     def _check_recordings(self) -> None:
-        count = len(self._active) + sum(entry.latest is None for entry in self.subscriptions.values())
+        count = len(self.active) + sum(entry.latest is None for entry in self.subscriptions.values())
         limit = self._settings.max_concurrent_recordings
         if count >= limit:
             raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
@@ -126,7 +126,7 @@ class Recordings:
 
     def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
         recording_id = descriptor.recording_id
-        self._active.check_inactive("extend", recording_id)
+        self.active.check_inactive("extend", recording_id)
         if self._deletions.reaches(recording_id, descriptor.stop_position):
             raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
 
@@ -195,7 +195,7 @@ class Recordings:
         others = (each for each in self.subscriptions.values() if each is not entry)
         limit = self._settings.max_concurrent_recordings
         # Subscriptions that never had a recording have one coming: their requests were admitted.
-        if len(self._active) + sum(each.latest is None for each in others) >= limit:
+        if len(self.active) + sum(each.latest is None for each in others) >= limit:
             return f"max concurrent recordings reached {limit}"
         return "" if entry.extends is not None else self._files.start_refusal(image)
 
@@ -252,7 +252,7 @@ class Recordings:
             return
         recording_id = descriptor.recording_id
         self._extensions.append(Extension(entry, image, recording_id, self._files.earlier_frames(descriptor)))
-        self._active.reserved.add(recording_id)
+        self.active.reserved.add(recording_id)
 
     def _new_recording(self, entry: RecordingSubscription, image: Any) -> RecordingWriter:
         return self._files.begin(image, stripped=entry.stripped_channel, original=entry.original_channel)
@@ -284,7 +284,7 @@ class Recordings:
 
     def _end_extension(self, extension: Extension) -> None:
         self._extensions.remove(extension)
-        self._active.reserved.discard(extension.recording_id)
+        self.active.reserved.discard(extension.recording_id)
         extension.close()
 
     def _fail_to_begin(
@@ -316,7 +316,7 @@ class Recordings:
         )
         entry.latest = recording
         entry.sessions.append(recording)
-        self._active.add(recording)
+        self.active.add(recording)
 
     def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
         d = descriptor = self._files.known(recording_id)
@@ -335,7 +335,7 @@ class Recordings:
         return descriptor
 
     def _work_of_recordings(self) -> int:
-        ready = self._active.ready()
+        ready = self.active.ready()
         share = max(MIN_SHARE, BYTES_PER_CYCLE // max(1, len(ready)))
 
         def step(recording: RecordingSession) -> int:
@@ -351,7 +351,7 @@ class Recordings:
         self._ended(recording)
 
     def _ended(self, recording: RecordingSession) -> None:
-        self._active.discard(recording)
+        self.active.discard(recording)
         entry = recording.owner
         if recording in entry.sessions:
             entry.sessions.remove(recording)
@@ -378,7 +378,7 @@ class Recordings:
         stopped = list(entry.sessions)
         for recording in stopped:
             recording.stop()
-            self._active.discard(recording)
+            self.active.discard(recording)
         entry.sessions.clear()
         entry.close()
         return stopped
@@ -414,7 +414,7 @@ class Recordings:
         self._end_subscription(entry)
 
     def stop_by_identity(self, session: ControlSession, request: Message) -> int | None:
-        recording = self._active.get(request.recording_id)
+        recording = self.active.get(request.recording_id)
         if recording is None:
             self._files.known(request.recording_id)
             return 0
@@ -434,10 +434,10 @@ class Recordings:
         return self._files.known(request.recording_id).stop_position
 
     def recording_position(self, _: ControlSession, request: Message) -> int:
-        recording = self._active.get(self._files.known(request.recording_id).recording_id)
+        recording = self.active.get(self._files.known(request.recording_id).recording_id)
         return NULL if recording is None else recording.position
 
     def max_recorded_position(self, _: ControlSession, request: Message) -> int:
         descriptor = self._files.known(request.recording_id)
-        recording = self._active.get(descriptor.recording_id)
+        recording = self.active.get(descriptor.recording_id)
         return descriptor.stop_position if recording is None else recording.position

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.aeron.client.waiting import Steps
     from mainstem.archive.messages import Message
-    from mainstem.archive.server.active_recordings import ActiveRecordings
     from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.archive.server.recording_session import RecordingSession
@@ -114,7 +113,6 @@ class Replication:
         files: ArchiveFiles,
         settings: ArchiveSettings,
         recordings: Recordings,
-        active: ActiveRecordings,
         control: ControlSession,
         replication_id: int,
         request: ReplicationRequest,
@@ -122,7 +120,7 @@ class Replication:
         self.replication_id = replication_id
         self.is_done = False
         self.is_stopped = False
-        self._files, self._recordings, self._active = files, recordings, active
+        self._files, self._recordings = files, recordings
         self._control, self._request = control, request
         self._timeout = settings.message_timeout_ns / NS_PER_SECOND
         self._target_id = request.target_id
@@ -223,7 +221,7 @@ class Replication:
             self._target_id = target.recording_id
             self._signal(RecordingSignal.REPLICATE, target.start_position)
             return target
-        target, active = files.known(self._target_id), self._active
+        target, active = files.known(self._target_id), self._recordings.active
         active.check_inactive("replicate to", self._target_id)
         if target.start_position != target.stop_position:
             return target
@@ -486,11 +484,10 @@ class Replications:
         files: ArchiveFiles,
         settings: ArchiveSettings,
         recordings: Recordings,
-        active: ActiveRecordings,
         take_id: Callable[[], int],
     ) -> None:
         self._aeron, self._files, self._settings = aeron, files, settings
-        self._recordings, self._active, self._take_id = recordings, active, take_id
+        self._recordings, self._take_id = recordings, take_id
         self._sessions: dict[int, Replication] = {}
 
     def __len__(self) -> int:
@@ -515,10 +512,10 @@ class Replications:
         if asked.target_id != NULL:
             if self._files.find(asked.target_id) is None:
                 raise refusal(f"unknown destination recording id {asked.target_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
-            self._active.check_inactive("replicate to", asked.target_id)
+            self._recordings.active.check_inactive("replicate to", asked.target_id)
         replication_id = self._take_id()
         self._sessions[replication_id] = Replication(
-            self._aeron, self._files, settings, self._recordings, self._active, session, replication_id, asked
+            self._aeron, self._files, settings, self._recordings, session, replication_id, asked
         )
         return replication_id
 
