@@ -170,7 +170,16 @@ class Connection:
         await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once."""
+        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.
+
+        Args:
+            timeout: Seconds to wait for the active streams; the remaining ones are aborted. By default, waits for ``close_timeout``
+                from the settings (10), and beyond that as long as streams that were finished here make progress at the peer (at
+                most ``stall_timeout`` without progress).
+
+        Raises:
+            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
+        """
         await self._runner.close(timeout)
 
     def abort(self) -> None:

@@ -14,7 +14,7 @@ from mainstem._internal.overrides import apply_overrides
 from mainstem.bymux import aio
 from mainstem.bymux.settings import Settings
 from mainstem.errors import ClosedError, ConfigurationError
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread, run_until_closed
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, ends, open_in_thread, run_until_closed
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
@@ -188,22 +188,7 @@ class Connection(PeerFacade[aio.Connection]):
         """
         run_until_closed(self, self._inner.wait_closed, timeout)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.
-
-        Args:
-            timeout: Seconds to wait for the active streams; the remaining ones are aborted. By default, waits for ``close_timeout``
-                from the settings (10), and beyond that as long as streams that were finished here make progress at the peer (at
-                most ``stall_timeout`` without progress).
-
-        Raises:
-            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
-        """
-        try:
-            if not self.closed:
-                self._thread.run(self._inner.close(timeout))
-        finally:
-            self.abort()
+    close = ends(aio.Connection.close)
 
     def abort(self) -> None:
         """End the connection and all its streams immediately, dropping unsent data."""

@@ -13,7 +13,7 @@ from mainstem._internal.overrides import apply_overrides
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, ends, open_in_thread
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 
@@ -108,13 +108,7 @@ class Client(PeerFacade[aio_client.Client]):
 
         return self._thread.run(work(), undo=abort_outcome)
 
-    def close(self) -> None:
-        """End all connections and the thread. Incomplete requests fail. Can be called more than once."""
-        try:
-            if not self.closed:
-                self._thread.run(self._inner.close())
-        finally:
-            self.abort()
+    close = ends(aio_client.Client.close)
 
     def abort(self) -> None:
         """End all connections immediately. Incomplete requests fail."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, waits
 from mainstem.errors import ClosedError, IncompleteRead
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=aio_stream.BaseStream)
 F = TypeVar("F", bound=Facade[Any])
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
+P = ParamSpec("P")
 
 
 def run_until_closed(
@@ -25,6 +27,31 @@ def run_until_closed(
     except ClosedError:
         if facade._thread.is_inherited or not facade.closed:
             raise
+
+
+def _run(facade: Facade[Any], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    facade._thread.run(work)
+
+
+def ends(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
+    run: Callable[[Any, Callable[[], Coroutine[Any, Any, None]]], None] = _run,
+) -> Callable[Concatenate[Any, P], None]:
+    """Make the blocking method that closes an object from the asyncio one, which ``run`` runs unless the object is closed.
+
+    In any case, the object's `abort` follows, which ends its thread.
+    """
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            if not self.closed:
+                run(self, functools.partial(getattr(self._inner, name), *arguments, **options))
+        finally:
+            self.abort()
+
+    return call
 
 
 class PeerFacade(Facade[I]):
@@ -146,35 +173,8 @@ class Server(Facade[sockets.Server[Any]]):
         """
         run_until_closed(self, self._inner.wait, timeout)
 
-    def shutdown(self, timeout: float | None = None) -> None:
-        """Stop listening, let running handlers finish, and close the server.
-
-        Streams and requests that arrive meanwhile are not given to any handler. If a handler calls this, the call does not wait for
-        that handler.
-
-        Args:
-            timeout: Seconds to wait for the handlers, after which the streams of the remaining ones are aborted; ``None`` waits
-                forever.
-        """
-        self._end(lambda: self._inner.shutdown(timeout))
-
-    def close(self, timeout: float | None = None) -> None:
-        """Stop listening and end all connections immediately, which ends the calls that handlers wait in.
-
-        Data that was written but not sent is dropped; :meth:`shutdown` sends it. If a handler calls this, the call does not
-        wait for that handler. It can be called more than once.
-
-        Args:
-            timeout: Seconds to wait for the handlers to end; ``None`` uses ``close_timeout`` from the settings (10 by default).
-        """
-        self._end(lambda: self._inner.close(timeout))
-
-    def _end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            if not self.closed:
-                run_until_closed(self, work)
-        finally:
-            self._thread.stop(self._inner.abort)
+    shutdown = ends(sockets.Server[Any].shutdown, run_until_closed)
+    close = ends(sockets.Server[Any].close, run_until_closed)
 
     def abort(self) -> None:
         """Close the server like :meth:`close`, but without waiting for handlers to clean up."""

@@ -301,7 +301,12 @@ class Server(Generic[E]):
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop listening, let running handlers finish, and close the server.
 
-        Streams and requests that arrive meanwhile are not given to any handler.
+        Streams and requests that arrive meanwhile are not given to any handler. If a handler calls this, the call does not wait for
+        that handler.
+
+        Args:
+            timeout: Seconds to wait for the handlers, after which the streams of the remaining ones are aborted; ``None`` waits
+                forever.
         """
         self._stop_listening()
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -318,7 +323,11 @@ class Server(Generic[E]):
     async def close(self, timeout: float | None = None) -> None:
         """Stop listening, end all connections immediately, and cancel all handlers. Can be called more than once.
 
-        Data that was written but not sent is dropped; :meth:`shutdown` sends it.
+        Data that was written but not sent is dropped; :meth:`shutdown` sends it. A blocking handler cannot be cancelled, but the
+        calls in which it waits end. If a handler calls this, the call does not wait for that handler.
+
+        Args:
+            timeout: Seconds to wait for the handlers to end; ``None`` uses ``close_timeout`` from the settings (10 by default).
         """
         timeout = self._settings.close_timeout if timeout is None else timeout
         ending = self._end()
