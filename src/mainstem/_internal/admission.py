@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A newcomer that finds no room takes the place of the candidate that has been silent longest. It does not get the place
 immediately: the dropped connection may have handlers that are still running, and these count until they have ended. Until then
-the newcomer waits, and nothing is read from it.
+the newcomer waits, and nothing is read from it. (Aqueduct's server has an admission of its own: its newcomers have no socket that
+could wait, and an address is a claim there until the handshake proves it.)
 
     admit ──room──────────────────────────────────► begin() … leave
       │                                               ▲

@@ -5,6 +5,7 @@ A protocol behind ``HttpListener`` reads requests and writes responses. In front
 - The number of connections is limited, also per address. A connection counts as soon as it is accepted, before TLS.
 - A connection that has not completed a request is silent. If a limit is reached, or there are no free descriptors, the one that
   has been silent longest is ended, so silent connections cannot keep others out (:mod:`mainstem._internal.admission`).
+  It gives its place back with its socket; that of a multiplexer keeps it until its last handler has ended.
 - The head of a request has a deadline, from its first byte or the connection's first moment.
 - The log is throttled. It contains addresses, but nothing that a peer has sent.
 """

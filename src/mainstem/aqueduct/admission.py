@@ -15,7 +15,8 @@ nothing for a packet that the library cannot decrypt.
 
 No address can take more than its share of the places, and an IPv6 /64 network counts as one address. If there is no place left
 for a proven address, in total or in its share, the oldest silent connection there is dropped. A connection whose headers have
-arrived is never ended in favor of another.
+arrived is never ended in favor of another. (Servers over streams use :mod:`mainstem._internal.admission`: TCP has proved the
+address, and a newcomer waits in its socket until a place is free.)
 """
 
 from __future__ import annotations

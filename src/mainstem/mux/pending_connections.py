@@ -23,7 +23,8 @@ One that is served but silent ends in the first two cases.
 ``Admission`` manages the places (:mod:`mainstem._internal.admission`). A pending connection keeps its place until its socket is
 gone and every handler of its connection has ended, so that a peer cannot exceed the limit on handlers by reconnecting. An IPv6 /64
 network counts as one address, because its owner has all of its addresses. A connection that has sent anything is never ended in
-favor of another.
+favor of another. (The connections of HTTP servers, :mod:`mainstem._internal.http_listener`, give their places back with their
+sockets, and have a deadline for the head of each request.)
 
 Everything runs in the event loop's thread.
 """
