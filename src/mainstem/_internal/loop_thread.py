@@ -175,10 +175,13 @@ class LoopThread:
         try:
             self._thread.start()
             self._is_ready.wait()
-        except BaseException:
+        except BaseException as error:
             self._is_given_up = True
             if self._is_ready.is_set() and self._failure is None:
                 self._post(lambda: self._end(None))
+            if isinstance(error, RuntimeError) and self._thread.ident is None:
+                # The process has no thread left, or CPython 3.12 is exiting.
+                raise MainstemError(f"cannot start a thread: {error}") from error
             raise
         if self._failure is not None:
             raise MainstemError(f"cannot start an event loop: {self._failure.strerror}") from self._failure

@@ -602,6 +602,9 @@ class Calls(Generic[S]):
 
         Returns:
             An iterator. The stop position and stop time of an active recording are -1.
+
+        Raises:
+            ConfigurationError: ``count`` is not an integer >= 0.
         """
         return Listing(self, from_recording_id, count, None, timeout)
 
@@ -625,6 +628,9 @@ class Calls(Generic[S]):
 
         Returns:
             An iterator, as for ``list_recordings``.
+
+        Raises:
+            ConfigurationError: ``count`` is not an integer >= 0.
         """
         return Listing(self, from_recording_id, count, (channel, stream_id), timeout)
 
@@ -1142,6 +1148,7 @@ class Calls(Generic[S]):
         Raises:
             ArchiveError: There is no such recording, the position is outside it, or a limit is reached.
             RegistrationError: The driver refused the channel.
+            ChannelUriError: The channel is malformed.
             ConfigurationError: ``length`` is not an integer >= 1, or is combined with ``follow=False``.
 
         Example:

@@ -164,6 +164,7 @@ class Stream(BaseStream):
 
         Raises:
             Timeout: No pong arrived in time.
+            LocalProtocolError: Both halves of the stream have ended.
             MainstemError: The error that ended the connection.
         """
         return await self._pings.ping(timeout)

@@ -54,6 +54,7 @@ from mainstem._core.mux.queues import InBuffer
 from mainstem._internal.tasks import within
 from mainstem.errors import (
     ClosedError,
+    ConfigurationError,
     ConnectionLost,
     Delivery,
     IncompleteRead,
@@ -254,9 +255,12 @@ class BaseStream:
         Raises:
             IncompleteRead: The stream ended first; ``partial`` has the bytes that arrived. Also an `asyncio.IncompleteReadError`.
             Timeout: The timeout passed.
+            ConfigurationError: ``count`` is negative.
             LocalProtocolError: Another task or thread is waiting in a read of this stream.
             MainstemError: The error that ended the stream; the bytes that arrived are left for other reads.
         """
+        if count < 0:
+            raise ConfigurationError(f"count={count}: must be an integer >= 0")
         if timeout is not None:
             return await within(timeout, self.readexactly(count), f"read of {self._KIND} {self.id}")
         buffer = self._buffer

@@ -114,6 +114,7 @@ class BaseStream(PeerFacade[S]):
 
         Raises:
             Timeout: The timeout passed.
+            LocalProtocolError: ``finish`` was called before.
             MainstemError: The error that ended the writing half.
             TypeError: The data is not a bytes-like object.
 

@@ -12,7 +12,7 @@ from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.errors import ClosedError, LimitExceeded, LocalProtocolError, MainstemError, Timeout
+from mainstem.errors import ClosedError, ConfigurationError, LimitExceeded, LocalProtocolError, MainstemError, Timeout
 from mainstem.jmux import aio as jmux
 from mainstem.mux import blocking
 
@@ -49,6 +49,15 @@ async def test_a_timed_out_readexactly_loses_nothing(open_stream: Callable[[], A
         await asyncio.wait_for(stream.readexactly(4), 0.01)
     stream.write(b"cd")
     assert await stream.readexactly(4) == b"abcd"
+
+
+@OPEN
+async def test_a_negative_count_is_refused(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
+    stream = await open_stream()
+    with pytest.raises(ConfigurationError, match="^count=-1: must be an integer >= 0$"):
+        await stream.readexactly(-1)
+    stream.write(b"tide")
+    assert await stream.readexactly(4) == b"tide"
 
 
 @OPEN
