@@ -148,7 +148,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until there is something to poll or the subscription is closed."""
-        return await run(self._waiting_for_data(timeout), Pause(self._conductor.invokers))
+        timeout = timeout_of(timeout)
+        return self.has_data() or await run(self._waiting_for_data(timeout), Pause(self._conductor.invokers))
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch. If the call is cancelled, no messages are consumed."""

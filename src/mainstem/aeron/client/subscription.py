@@ -359,7 +359,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
             self._feed.check(self)
 
     def _wait_long(self, timeout: float | None) -> bool:
-        return run(self._waiting_for_data(timeout), Waiting(self._conductor.invokers))
+        timeout = timeout_of(timeout)
+        return self.has_data() or run(self._waiting_for_data(timeout), Waiting(self._conductor.invokers))
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch, like ``poll_arrow``.
