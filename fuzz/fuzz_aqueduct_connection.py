@@ -30,7 +30,7 @@ def target(data: bytes) -> None:
     is_client = bool(data[0] & 1)
     conn = AqueductEngine(is_client=is_client, limits=LIMITS)
     now = 10**9
-    conn.transport_state(datagrams=50, max_datagram=1000)
+    conn.output.transport_state(datagrams=50, max_datagram=1000)
     if is_client:
         conn.start(now)
     if data[0] & 2:
@@ -47,9 +47,9 @@ def target(data: bytes) -> None:
         now += 10**7
         step(conn, kind, stream_id, body, now)
         listen(conn, now)
-        assert conn.buffered_bytes <= 2 * LIMITS.max_buffered_bytes + 8192
+        assert conn.buffer.size <= 2 * LIMITS.max_buffered_bytes + 8192
         assert conn.live_halves <= LIMITS.max_channels + 8
-        assert len(conn.streams) <= LIMITS.max_open_streams + LIMITS.max_channels + 8
+        assert len(conn.streams.open) <= LIMITS.max_open_streams + LIMITS.max_channels + 8
 
 
 def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int) -> None:
@@ -68,7 +68,7 @@ def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int)
 
 
 def act(conn: AqueductEngine, number: int, body: bytes) -> None:
-    senders, receivers = sorted(conn.senders), sorted({*conn.receivers, *conn.drained})
+    senders, receivers = sorted(conn.channels.senders), sorted({*conn.channels.receivers, *conn.channels.drained})
     if number % 3 == 0 and senders:
         channel_id = senders[number % len(senders)]
         try:

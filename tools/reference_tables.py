@@ -182,7 +182,7 @@ def counters() -> str:
 def endpoint_metrics() -> list[tuple[str, str, str]]:
     """Return every metric of ``Endpoints``, from an endpoint that has all of them."""
     from mainstem._internal.endpoint_stats import EndpointCounters
-    from mainstem.aqueduct.connection_state import ConnectionCounters
+    from mainstem.aqueduct.context import ConnectionCounters
     from mainstem.aqueduct.stats import connection_stats
     from mainstem.metrics import Endpoints
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.aqueduct.connection_state import ConnectionState
 from mainstem.aqueduct.halves import ReceiverHalf
 from mainstem.aqueduct.send import Sending
+from mainstem.aqueduct.streams import Streams
 from mainstem.sim.runner import run_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem.aqueduct.halves import Stream
+    from mainstem.aqueduct.stream import Stream
 
 pytestmark = pytest.mark.simulation
 
@@ -26,13 +26,13 @@ def is_noticed(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault:
 
 
 def test_the_checker_detects_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reset_at_once(self: ConnectionState, stream: Stream, code: int) -> None:
+    def reset_at_once(self: Streams, stream: Stream, code: int) -> None:
         if not stream.out_done:
-            self.reset(stream.stream_id, code)
+            self._output.reset(stream.stream_id, code)
             stream.out_done = True
             self.forget_if_done(stream)
 
-    assert is_noticed(monkeypatch, ConnectionState, "reset_stream", reset_at_once)
+    assert is_noticed(monkeypatch, Streams, "reset", reset_at_once)
 
 
 def test_the_checker_detects_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,7 +189,7 @@ class Pipe:
             return False
         is_raw = type(runner.serializer) is RawSerializer
         if is_raw and type(message) is bytes:
-            runner.engine.send_on(half, message, self.mode, (), tag)
+            runner.engine.sending.send_on(half, message, self.mode, (), tag)
         else:
             handles: list[Sender[Any] | Receiver[Any]] = []
             kinds: list[tuple[Attach, bool]] = []
@@ -203,7 +203,9 @@ class Pipe:
                 return len(handles) - 1
 
             payload = runner.serializer.encode(message, attach)
-            for handle, kept in zip(handles, runner.engine.send_on(half, payload, self.mode, kinds, tag), strict=True):
+            for handle, kept in zip(
+                handles, runner.engine.sending.send_on(half, payload, self.mode, kinds, tag), strict=True
+            ):
                 _send_away(runner, handle, kept)
         if self.oneshot:
             # The engine finishes a oneshot when it sends its message.
@@ -858,7 +860,7 @@ def _check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) ->
 
 def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
     """Return a handle for a half that came attached to a message, or for the entrypoint's half."""
-    limits = runner.engine.limits
+    limits = runner.engine.context.limits
     mode = Mode.UNORDERED if half.oneshot else Mode.ORDERED
     pipe = Pipe(mode, limits.send_messages, limits.send_bytes, oneshot=half.oneshot)
     pipe.connect(runner, half)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.tasks import within
 from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.aqueduct.channels import Receiver, Sender, make_handle
-from mainstem.aqueduct.connection_state import ConnectionCounters
+from mainstem.aqueduct.context import ConnectionCounters
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import connection_stats
 from mainstem.errors import ChannelError, ConfigurationError
@@ -51,7 +51,7 @@ class Connection:
         self._runner = runner
         self._is_client = is_client
         self._closed_here = False
-        self._entrypoint = make_handle(runner, runner.engine.entrypoint)
+        self._entrypoint = make_handle(runner, runner.engine.channels.entrypoint)
 
     @property
     def sender(self) -> Sender[Any]:

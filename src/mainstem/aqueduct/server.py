@@ -19,7 +19,7 @@ from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import HANDLER_TASK, as_coroutine_function, start_task, within
 from mainstem.aqueduct.admission import Admission, FirstPackets
 from mainstem.aqueduct.connection import DRAIN_S, LINGER_S, Connection, HeaderSource
-from mainstem.aqueduct.connection_state import ConnectionCounters
+from mainstem.aqueduct.context import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.quic import load_backend
@@ -301,7 +301,7 @@ class Server(UdpEndpoint):
 
     def _forget(self, runner: Runner) -> None:
         if runner in self._runners:
-            add_counters(self._ended_counts, runner.engine.counts)
+            add_counters(self._ended_counts, runner.engine.context.counts)
         for cid in self._runners.pop(runner, ()):
             self._by_cid.pop(cid, None)
         if runner not in self._handled:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem._internal.endpoint_stats import EndpointCounters
-    from mainstem.aqueduct.connection_state import ConnectionCounters
+    from mainstem.aqueduct.context import ConnectionCounters
     from mainstem.aqueduct.runner import Runner
 
 
@@ -48,7 +48,7 @@ def connection_stats(
     open_runners = [runner for runner in runners if runner.is_open]
     counts = replace(ended)
     for runner in runners:
-        add_counters(counts, runner.engine.counts)
+        add_counters(counts, runner.engine.context.counts)
     values = counters(traffic) | asdict(counts)
     # The engine counts channel halves, because the runner does not see all of them.
     values["streams_opened"] = values.pop("halves_created")
@@ -59,6 +59,6 @@ def connection_stats(
         connections=len(open_runners),
         streams=sum(runner.engine.live_halves for runner in open_runners),
         unsent_bytes=sum(runner.engine.unacknowledged[1] for runner in open_runners),
-        unread_bytes=sum(runner.engine.buffered_bytes for runner in open_runners),
+        unread_bytes=sum(runner.engine.buffer.size for runner in open_runners),
         **values,
     )

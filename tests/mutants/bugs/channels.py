@@ -33,8 +33,8 @@ BUGS = (
         name="Aqueduct: a cascade misses one half",
         harm="a channel whose creation was lost waits for ever",
         file="aqueduct/send.py",
-        old="            self.lost.extend(entry.links)\n",
-        new="            self.lost.extend(entry.links[1:])\n",
+        old="            self._channels.lost.extend(entry.links)\n",
+        new="            self._channels.lost.extend(entry.links[1:])\n",
         finder=Simulator(scenarios=("aqueduct",)),
     ),
     Bug(

@@ -88,7 +88,7 @@ async def test_oneshot_requests_leave_no_state(certificates: CertificateFiles, c
             assert await answer == b"echo %d" % number
         del answer_to, answer
         await at_rest(connection)
-        assert len(connection._runner.engine.streams) <= 4
+        assert len(connection._runner.engine.streams.open) <= 4
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -641,13 +641,13 @@ async def test_a_lost_cancel_does_not_busy_loop_while_messages_wait(
         taken[1].configure(mode=Mode.UNRELIABLE)
         for _ in range(900):
             await taken[1].send(bytes(1000))
-        await until(lambda: session.engine.waiting)
+        await until(lambda: session.engine.sending.waiting)
         taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
         await asyncio.sleep(0.5)  # a hot loop would continue, and no event reports it
         assert session.adapter.watched
-        assert session.engine.waiting
+        assert session.engine.sending.waiting
         # A hot loop would make thousands of iterations.
         assert 0 < flushes < 100
         connection.abort()

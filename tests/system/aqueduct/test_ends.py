@@ -17,10 +17,10 @@ from tests.support.waiting import STALL_S, settle, soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import Connection, channel, oneshot
-from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.quic.adapter import QuicAdapter
 from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP
 from mainstem.aqueduct.quic.udp import UdpSocket
+from mainstem.aqueduct.timing import Timing
 from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, Timeout
 
 if TYPE_CHECKING:
@@ -436,7 +436,7 @@ async def test_a_protocol_violation_is_logged_once_with_the_peer_and_the_rule(
         for _ in range(3):
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
             await connection.headers()
-            connection._runner.engine.send_datagram(b"\x63")
+            connection._runner.engine.output.send_datagram(b"\x63")
             connection._runner.wake()
             with contextlib.suppress(Exception):
                 await soon(connection.wait_closed())
@@ -603,7 +603,7 @@ async def test_leaving_reports_messages_the_server_had_not_read(certificates: Ce
 
     async def handler(connection: Connection) -> None:
         # Otherwise, a slow machine acknowledges them before the server closes.
-        connection._runner.engine.timing = Timing(ack_delay_ns=10**12)
+        connection._runner.engine.context.timing = Timing(ack_delay_ns=10**12)
         await connection.receiver.receive()
         started.set()
         await asyncio.sleep(STALL_S)

@@ -13,7 +13,7 @@ from tests.support.waiting import soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel, oneshot
-from mainstem.aqueduct.connection_state import ConnectionState
+from mainstem.aqueduct.output import Output
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ async def test_a_receiver_closed_after_its_channel_ended_is_forgotten(
         assert connection._runner.engine.live_halves <= 1
 
 
-def lose_datagram(state: ConnectionState, data: bytes) -> None:
+def lose_datagram(output: Output, data: bytes) -> None:
     """Count a datagram as sent without sending it."""
-    state.plain.datagram_room -= 1
+    output.plain.datagram_room -= 1
 
 
 @pytest.mark.long
@@ -122,7 +122,7 @@ async def test_channels_leave_no_state_however_they_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if loses_datagrams:
-        monkeypatch.setattr(ConnectionState, "send_datagram", lose_datagram)
+        monkeypatch.setattr(Output, "send_datagram", lose_datagram)
     sessions = []
 
     async def handler(connection: Connection) -> None:
@@ -140,7 +140,7 @@ async def test_channels_leave_no_state_however_they_end(
 
         def left() -> list[tuple[int, int]]:
             gc.collect()
-            return [(s.engine.live_halves, len(s.engine.streams)) for s in sessions]
+            return [(s.engine.live_halves, len(s.engine.streams.open)) for s in sessions]
 
         async def at_rest() -> None:
             # What remains is the entrypoint with its control stream, the connection's own stream, and the stream of its messages.

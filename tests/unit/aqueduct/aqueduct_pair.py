@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import (
     CloseConnection,
@@ -18,6 +17,7 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class End:
     def hear(self, now_ns: int) -> None:
         while (event := self.conn.next_event()) is not None:
             self.events.append(event)
-            if isinstance(event, PeerHeaders) and not self.conn.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn.context.is_client:
                 self.conn.accept((("answer", b"yes"),), now_ns)
 
     def of(self, kind: type) -> list[object]:
@@ -85,7 +85,7 @@ class Pair:
             busy = False
             for end in (self.client, self.server):
                 end.hear(self.now)
-                end.conn.transport_state(datagrams=1000, max_datagram=self.max_datagram)
+                end.conn.output.transport_state(datagrams=1000, max_datagram=self.max_datagram)
                 for command in end.conn.data_to_send(self.now):
                     busy = True
                     end.sent.append(command)

@@ -56,7 +56,7 @@ class MemoryAdapter(QuicAdapter):
     def end_trace(self) -> None: ...
 
     def update(self, engine: AqueductEngine) -> None:
-        engine.transport_state(datagrams=100, max_datagram=1000)
+        engine.output.transport_state(datagrams=100, max_datagram=1000)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         watched, self.watched = list(self.watched), {}

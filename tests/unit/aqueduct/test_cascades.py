@@ -72,7 +72,7 @@ def reclaim(build: object, size: int) -> float:
     """Return the CPU seconds it takes to lose ``size`` channels at their root, excluding the time to build them."""
     pair = Pair(limits=Limits(max_channels=1 << 20, max_open_streams=1 << 20))
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
-    pair.client.conn.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
+    pair.client.conn.output.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
     build(pair, size)  # type: ignore[operator]
     pair.run()
     assert pair.client.conn.live_halves == size + 1
@@ -82,7 +82,7 @@ def reclaim(build: object, size: int) -> float:
     elapsed = time.process_time() - started
     assert pair.client.conn.live_halves == 1
     assert pair.server.conn.live_halves == 1
-    assert len(pair.client.conn.streams) == len(pair.server.conn.streams) == 2
+    assert len(pair.client.conn.streams.open) == len(pair.server.conn.streams.open) == 2
     return elapsed
 
 
@@ -130,7 +130,7 @@ def test_a_lost_finished_sender_reports_it_on_a_separate_stream() -> None:
     pair.client.conn.send(inner, b"late", mode=Mode.UNORDERED)
     pair.client.conn.finish(inner)
     pair.run()
-    assert pair.client.conn.senders[inner].state is SenderState.FINISHING
+    assert pair.client.conn.channels.senders[inner].state is SenderState.FINISHING
     pair.lose_held()
     pair.server.conn.close_receiver(0)
     pair.run()

@@ -48,7 +48,7 @@ def test_the_server_opens_the_entrypoints_control_stream() -> None:
 def test_a_client_sends_its_version_first_without_waiting_for_a_response() -> None:
     pair = Pair(start=False)
     pair.client.conn.start(pair.now)
-    pair.client.conn.transport_state(datagrams=5, max_datagram=1000)
+    pair.client.conn.output.transport_state(datagrams=5, max_datagram=1000)
     pair.client.conn.send(0, b"early", mode=Mode.UNORDERED)
     pair.client.conn.send(0, b"datagram", mode=Mode.UNRELIABLE)
     commands = pair.client.conn.data_to_send(pair.now)
@@ -69,9 +69,9 @@ def test_a_client_keeps_messages_that_overtake_the_servers_headers() -> None:
     pair.hold = lambda end, command: end is pair.server and isinstance(command, SendStream) and command.stream_id == 0
     pair.run()
     assert not pair.client.conn.is_ready
-    assert pair.client.conn.senders[0].control is None
+    assert pair.client.conn.channels.senders[0].control is None
     pair.release()
-    assert pair.client.conn.senders[0].control is not None
+    assert pair.client.conn.channels.senders[0].control is not None
 
 
 def test_a_channel_finishes_once_everything_was_received() -> None:
@@ -109,7 +109,7 @@ def test_a_received_sender_cancels_only_once_the_peer_knows_its_stream() -> None
     (inner,) = pair.client.conn.send(0, b"take", attach=[SENDER])
     pair.run()
     pair.receive(pair.server, 0)
-    control = pair.server.conn.senders[inner].control
+    control = pair.server.conn.channels.senders[inner].control
     assert control is not None
     resets = [c for c in pair.server.sent if isinstance(c, ResetStream)]
     control.heard = False
@@ -136,7 +136,7 @@ def test_closing_a_receiver_notifies_the_sender_and_drops_the_rest() -> None:
     assert [event.tag for event in pair.client.of(Lost)] == ["late"]
     assert SenderEnded(inner, SenderState.NO_RECEIVERS) in pair.client.events
     pair.release()
-    assert pair.server.conn.counts.messages_discarded == 1, "the late message makes no ghost receiver"
+    assert pair.server.conn.context.counts.messages_discarded == 1, "the late message makes no ghost receiver"
     assert pair.server.conn.live_halves == 1
 
 
@@ -153,7 +153,7 @@ def test_a_lost_datagram_is_abandoned_after_the_grace_period() -> None:
     assert [event.tag for event in pair.client.of(Lost)] == [b"second"]
     pair.release()
     assert pair.payloads(pair.server, 0) == [b"first", b"third"]
-    assert pair.server.conn.counts.unreliable_late == 1
+    assert pair.server.conn.context.counts.unreliable_late == 1
 
 
 def test_an_unreliable_message_too_large_for_a_datagram_is_sent_reliably() -> None:
@@ -161,16 +161,16 @@ def test_an_unreliable_message_too_large_for_a_datagram_is_sent_reliably() -> No
     pair.client.conn.send(0, bytes(200), mode=Mode.UNRELIABLE)
     pair.client.conn.send(0, bytes(20), mode=Mode.UNRELIABLE)
     pair.run()
-    sender = pair.client.conn.senders[0]
+    sender = pair.client.conn.channels.senders[0]
     assert (sender.next, sender.next_unreliable) == (1, 1)
 
 
 def test_a_full_datagram_queue_drops_its_oldest_message() -> None:
     pair = Pair(limits=Limits(send_messages=3))
-    pair.client.conn.transport_state(datagrams=0)
+    pair.client.conn.output.transport_state(datagrams=0)
     for number in range(6):
         pair.client.conn.send(0, b"%d" % number, mode=Mode.UNRELIABLE, tag=number)
-    assert pair.client.conn.counts.unreliable_dropped == 3
+    assert pair.client.conn.context.counts.unreliable_dropped == 3
     pair.run()
     assert [event.tag for event in pair.client.of(Lost)] == [0, 1, 2]
     assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
@@ -186,7 +186,7 @@ def test_a_slow_datagram_receiver_gets_the_newest() -> None:
 
 def test_a_sender_waits_at_its_limit_until_there_is_room() -> None:
     pair = Pair()
-    pair.client.conn.senders[0].max_messages = 4
+    pair.client.conn.channels.senders[0].max_messages = 4
     for _ in range(4):
         pair.client.conn.send(0, b"x")
     with pytest.raises(BackPressured):
@@ -198,17 +198,17 @@ def test_a_sender_waits_at_its_limit_until_there_is_room() -> None:
 
 def test_an_unread_receiver_pauses_its_sender_until_it_reads() -> None:
     pair = Pair(limits=Limits(receive_messages=8))
-    pair.client.conn.senders[0].max_messages = 12
+    pair.client.conn.channels.senders[0].max_messages = 12
     sent = 0
     for _ in range(100):
-        if pair.client.conn.senders[0].accepts(Mode.ORDERED):
+        if pair.client.conn.channels.senders[0].accepts(Mode.ORDERED):
             pair.client.conn.send(0, b"%d" % sent)
             sent += 1
         pair.wait(0.02)
     assert sent == 20, "eight are queued, twelve are unacknowledged"
     assert len(pair.payloads(pair.server, 0)) == 20
     pair.wait(0.1)
-    assert pair.client.conn.senders[0].accepts(Mode.ORDERED)
+    assert pair.client.conn.channels.senders[0].accepts(Mode.ORDERED)
 
 
 def test_a_oneshot_finishes_with_its_message() -> None:
@@ -238,12 +238,12 @@ def test_attachments_of_unreceived_messages_are_dropped_with_the_receiver() -> N
 
 def test_messages_that_wait_for_stream_credit_are_numbered_without_gaps() -> None:
     pair = Pair()
-    pair.client.conn.transport_state(uni_streams=2)
+    pair.client.conn.output.transport_state(uni_streams=2)
     for number in range(5):
         pair.client.conn.send(0, b"%d" % number, mode=Mode.UNORDERED)
     pair.run()
     assert pair.payloads(pair.server, 0) == [b"0", b"1"]
-    pair.client.conn.transport_state(uni_streams=10)
+    pair.client.conn.output.transport_state(uni_streams=10)
     pair.run()
     assert pair.payloads(pair.server, 0) == [b"2", b"3", b"4"]
 
@@ -251,11 +251,11 @@ def test_messages_that_wait_for_stream_credit_are_numbered_without_gaps() -> Non
 def test_unsent_streams_count_against_the_stream_credit() -> None:
     pair = Pair()
     conn = pair.client.conn
-    conn.transport_state(uni_streams=3)
+    conn.output.transport_state(uni_streams=3)
     for _ in range(2):
         conn.send(0, b"x", mode=Mode.UNORDERED)
     # The transport still reports three: it has not seen the two yet.
-    conn.transport_state(uni_streams=3)
+    conn.output.transport_state(uni_streams=3)
     for _ in range(4):
         conn.send(0, b"x", mode=Mode.UNORDERED)
     assert len(conn.data_to_send(pair.now)) == 3
@@ -263,13 +263,13 @@ def test_unsent_streams_count_against_the_stream_credit() -> None:
 
 def test_control_streams_wait_for_stream_credit() -> None:
     pair = Pair()
-    pair.server.conn.transport_state(bidi_streams=0)
+    pair.server.conn.output.transport_state(bidi_streams=0)
     (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
     pair.client.conn.send(inner, b"x")
     pair.client.conn.finish(inner)
     pair.wait(0.1)
-    assert pair.client.conn.senders[inner].state is SenderState.FINISH_PENDING
-    pair.server.conn.transport_state(bidi_streams=1)
+    assert pair.client.conn.channels.senders[inner].state is SenderState.FINISH_PENDING
+    pair.server.conn.output.transport_state(bidi_streams=1)
     pair.run()
     assert SenderEnded(inner, SenderState.FINISHED) in pair.client.events
 
@@ -285,7 +285,7 @@ def test_closing_the_connection_ends_each_half_once() -> None:
         assert end.error is None
         ids = [(type(event), event.channel_id) for event in (*end.of(SenderEnded), *end.of(ReceiverEnded))]
         assert len(ids) == len(set(ids))
-        assert end.conn.live_halves == len(end.conn.streams) == 0
+        assert end.conn.live_halves == len(end.conn.streams.open) == 0
     with pytest.raises(ConnectionLost):
         pair.client.conn.send(0, b"x")
 
@@ -311,7 +311,7 @@ def test_opening_a_channel_and_responding_takes_one_flight_each_way() -> None:
 def test_plain_messages_take_the_fast_path_only_if_nothing_is_queued() -> None:
     pair = Pair()
     conn = pair.client.conn
-    ordered = conn.senders[0]
+    ordered = conn.channels.senders[0]
     assert not ordered.put(b"no stream yet")
     conn.send(0, b"0")
     assert ordered.put(b"1")
@@ -331,15 +331,15 @@ def test_plain_messages_take_the_fast_path_only_if_nothing_is_queued() -> None:
 def test_the_fast_path_respects_limits_and_credit() -> None:
     pair = Pair(limits=Limits(send_messages=3))
     conn = pair.client.conn
-    put = conn.senders[0].put
-    conn.transport_state(uni_streams=3, datagrams=3, max_datagram=100)
+    put = conn.channels.senders[0].put
+    conn.output.transport_state(uni_streams=3, datagrams=3, max_datagram=100)
     conn.send(0, b"-", mode=Mode.UNORDERED)
     assert [put(b"%d" % number) for number in range(3)] == [True, True, False]
     conn.send(0, b"d-", mode=Mode.UNRELIABLE)
     assert [put(b"d%d" % number) for number in range(3)] == [True, True, False]
     assert not put(bytes(200))
     pair.run()
-    conn.transport_state(uni_streams=1000)
+    conn.output.transport_state(uni_streams=1000)
     # They wait at the server, which has acknowledged them; only unacknowledged messages count against the bound.
     assert sorted(pair.payloads(pair.server, 0)) == [b"-", b"0", b"1", b"d-", b"d0", b"d1"]
     pair.wait(0.1)
@@ -354,7 +354,7 @@ def test_the_fast_path_opens_streams_in_order_of_their_ids() -> None:
     conn = pair.client.conn
     conn.send(0, b"opens the ordered stream")
     conn.send(0, b"opens the next", mode=Mode.UNORDERED)
-    assert conn.senders[0].put(b"the one behind")
+    assert conn.channels.senders[0].put(b"the one behind")
     conn.send(0, b"the last", mode=Mode.UNORDERED)
     ids = [command.stream_id for command in conn.data_to_send(pair.now) if isinstance(command, SendStream)]
     assert ids == sorted(ids)

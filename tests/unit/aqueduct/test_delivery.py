@@ -53,7 +53,7 @@ class World:
 
         def update_without(conn: Any) -> None:
             update(conn)
-            conn.transport_state(uni_streams=0)
+            conn.output.transport_state(uni_streams=0)
 
         self.adapter.update = update_without  # type: ignore[method-assign]
         update_without(self.client._runner.engine)

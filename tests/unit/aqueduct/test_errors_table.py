@@ -169,7 +169,7 @@ async def call_connection(call: str, way: str) -> None:
         if way == "Timeout":
             for _ in range(3):
                 await client.sender.send(b"not received")
-            client._runner.engine.limits = Limits()
+            client._runner.engine.context.limits = Limits()
         else:
             world.kept += await world.pair(way)
             if way == "LostInTransit":

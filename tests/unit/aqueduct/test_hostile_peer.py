@@ -448,7 +448,7 @@ def test_a_second_control_stream_for_a_channel_is_reset_as_lost() -> None:
     assert ResetStream(second, 2) in victim.commands
     victim.stream(first, AckReliable((1,)).encode())
     assert not victim.ended, victim.error
-    assert not victim.conn.senders[0].count
+    assert not victim.conn.channels.senders[0].count
 
 
 def test_an_abandoned_unreliable_message_is_not_delivered_late() -> None:
@@ -461,7 +461,7 @@ def test_an_abandoned_unreliable_message_is_not_delivered_late() -> None:
     assert not victim.ended, victim.error
     assert victim.conn.receive(0) is not None
     assert victim.conn.receive(0) is None
-    assert victim.conn.counts.unreliable_late == 1
+    assert victim.conn.context.counts.unreliable_late == 1
 
 
 @pytest.mark.parametrize("frame", [AckReliable(()), AckNackUnreliable(()), AckReliable((0, 1)), AckReliable((1, 4))])
@@ -477,7 +477,7 @@ def test_a_negative_range_may_cover_acknowledged_messages() -> None:
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
     )
     assert not victim.ended, victim.error
-    assert not victim.conn.senders[0].count
+    assert not victim.conn.channels.senders[0].count
 
 
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
@@ -486,7 +486,7 @@ def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
         # Only every other index is used, so that no ranges join.
         victim.uni(ClosedChannelLost(16 * index))
     assert not victim.ended
-    filters = (*victim.conn._closed_ids.values(), *victim.conn._taken_ids.values())
+    filters = (victim.conn.channels.closed_ids, victim.conn.channels.attached_ids)
     assert sum(map(len, filters)) <= SMALL.max_filter_ranges
 
 
@@ -496,7 +496,7 @@ def test_a_flood_of_declarations_needs_only_a_few_deadlines() -> None:
         victim.now += 1000
         victim.stream(1, SentUnreliable(2**40).encode())
     assert not victim.ended
-    receiver = victim.conn.receivers[0]
+    receiver = victim.conn.channels.receivers[0]
     assert len(receiver.expiries) < 10
     victim.now += 2 * 10**9
     victim.conn.handle_timeout(victim.now)
@@ -509,12 +509,12 @@ def test_unread_messages_pause_reading_before_the_limit() -> None:
     for number in range(12):
         victim.uni(message(number))
     assert not victim.ended
-    assert victim.conn.receivers[0].queued == SMALL.receive_messages
+    assert victim.conn.channels.receivers[0].queued == SMALL.receive_messages
     seen = []
     while (incoming := victim.conn.receive(0)) is not None:
         seen.append(incoming.payload)
     assert len(seen) == 12
-    assert victim.conn.buffered_bytes == 0
+    assert victim.conn.buffer.size == 0
 
 
 def test_endless_attachments_reach_the_channel_limit_on_a_client_too() -> None:
@@ -534,7 +534,7 @@ def test_bytes_of_a_paused_stream_count_until_the_connection_ends() -> None:
     while not victim.ended and sent < 1000:
         victim.stream(stream_id, bytes(1000), False)
         sent += 1
-        assert victim.conn.buffered_bytes <= 2 * SMALL.max_buffered_bytes + 1000
+        assert victim.conn.buffer.size <= 2 * SMALL.max_buffered_bytes + 1000
     assert isinstance(victim.error, RemoteProtocolError)
     assert victim.error.rule == "buffer limit"
     assert sent <= 2 * SMALL.max_buffered_bytes // 1000 + 1

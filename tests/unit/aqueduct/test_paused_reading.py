@@ -35,7 +35,7 @@ def held(commands: list[Command]) -> list[bool]:
 
 
 def take(conn: AqueductEngine, channel_id: int) -> deque[bytes] | Incoming | None:
-    return conn.receive_from(conn.receivers.get(channel_id) or conn.drained[channel_id])
+    return conn.receive_from(conn.channels.receivers.get(channel_id) or conn.channels.drained[channel_id])
 
 
 def opened(pair: Pair, count: int) -> list[int]:
@@ -67,7 +67,7 @@ def test_reading_continues_for_a_waiting_receiver_although_others_never_read() -
         pair.run()
     assert held(pair.server.sent)[-1] is False
     # The unread bytes never fall below half of the limit, so without the exception everything would stay paused.
-    assert pair.server.conn.buffered_bytes > LIMIT // 2
+    assert pair.server.conn.buffer.size > LIMIT // 2
 
 
 def test_a_flood_is_paused_below_the_connection_limit_although_a_receiver_waits() -> None:
@@ -79,7 +79,7 @@ def test_a_flood_is_paused_below_the_connection_limit_although_a_receiver_waits(
             break
         fill(pair, [channel_id], LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    assert LIMIT * 1.5 < pair.server.conn.buffered_bytes < LIMIT * 2
+    assert LIMIT * 1.5 < pair.server.conn.buffer.size < LIMIT * 2
     assert pair.server.error is None
 
 
@@ -88,8 +88,8 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     *unread, wanted = opened(pair, 61)
     piece = bytes(64 << 10)
     for channel_id in unread:
-        while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
-            while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
+        while pair.client.conn.channels.senders[channel_id].accepts(Mode.ORDERED):
+            while pair.client.conn.channels.senders[channel_id].accepts(Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert pair.client.conn.unacknowledged[1] >= 60 * len(piece), "they are full"
@@ -97,7 +97,7 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
     received = rounds = 0
     while received < 32 << 20:
         rounds += 1
-        while pair.client.conn.senders[wanted].accepts(Mode.ORDERED):
+        while pair.client.conn.channels.senders[wanted].accepts(Mode.ORDERED):
             pair.client.conn.send(wanted, piece)
         pair.run()
         while isinstance(run := take(pair.server.conn, wanted), deque):
@@ -105,7 +105,7 @@ def test_bulk_transfer_continues_beside_sixty_unread_channels() -> None:
         pair.run()
     assert rounds < 64, "it sends as much at once as a channel that is alone, when it has been read for a while"
     assert held(pair.server.sent) == []
-    assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
+    assert pair.server.conn.buffer.size < Limits().max_buffered_bytes
 
 
 def test_bulk_transfer_continues_beside_channels_no_longer_read() -> None:
@@ -118,17 +118,17 @@ def test_bulk_transfer_continues_beside_channels_no_longer_read() -> None:
             pair.run()
             take(pair.server.conn, channel_id)
             take(pair.server.conn, channel_id)
-        while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
-            while pair.client.conn.senders[channel_id].accepts(Mode.ORDERED):
+        while pair.client.conn.channels.senders[channel_id].accepts(Mode.ORDERED):
+            while pair.client.conn.channels.senders[channel_id].accepts(Mode.ORDERED):
                 pair.client.conn.send(channel_id, piece)
             pair.wait(0.01)
     assert held(pair.server.sent) == []
     for _ in range(100):
-        assert pair.client.conn.senders[wanted].accepts(Mode.ORDERED)
+        assert pair.client.conn.channels.senders[wanted].accepts(Mode.ORDERED)
         pair.client.conn.send(wanted, piece)
         pair.wait(0.01)
         assert take(pair.server.conn, wanted) is not None
-    assert pair.server.conn.buffered_bytes < Limits().max_buffered_bytes
+    assert pair.server.conn.buffer.size < Limits().max_buffered_bytes
 
 
 def test_a_sender_that_ignores_its_receiver_reaches_the_connection_limit() -> None:
@@ -137,7 +137,7 @@ def test_a_sender_that_ignores_its_receiver_reaches_the_connection_limit() -> No
         victim.uni(message(0, channel=8 * index), fin=False)
         victim.stream(2 + 4 * (index - 1), Message(8 * index, 1, (), bytes(60_000)).encode())
         victim.stream(2 + 4 * (index - 1), Message(8 * index, 2, (), bytes(60_000)).encode())
-        assert victim.conn.buffered_bytes <= (2 << 20) + 65_536
+        assert victim.conn.buffer.size <= (2 << 20) + 65_536
         if victim.ended:
             break
     assert victim.ended
@@ -154,7 +154,7 @@ def test_a_receiver_stops_waiting_once_it_has_a_message_or_has_ended() -> None:
     pair.run()
     fill(pair, unread[:5], LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    assert pair.server.conn.awaited.keys() <= {pair.server.conn.receivers[wanted]}
+    assert pair.server.conn.buffer.awaited.keys() <= {pair.server.conn.channels.receivers[wanted]}
 
 
 def test_deferred_early_data_waits_for_the_handshake() -> None:

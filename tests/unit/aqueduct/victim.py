@@ -36,7 +36,7 @@ class Victim:
         self.error: Exception | None = None
         self.ended = False
         self.commands: list[object] = []
-        self.conn.transport_state(datagrams=100, max_datagram=1000)
+        self.conn.output.transport_state(datagrams=100, max_datagram=1000)
         self._next_uni = SERVER_UNI if is_client else CLIENT_UNI
         self._next_bidi = 1 if is_client else 4
         if is_client:
@@ -47,7 +47,7 @@ class Victim:
 
     def pump(self) -> None:
         while (event := self.conn.next_event()) is not None:
-            if isinstance(event, PeerHeaders) and not self.conn.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn.context.is_client:
                 self.conn.accept((), self.now)
             elif isinstance(event, ConnectionEnded):
                 self.ended, self.error = True, event.error

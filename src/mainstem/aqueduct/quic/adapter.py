@@ -418,9 +418,11 @@ class QuicAdapter:
         largest = self.quic._remote_max_datagram_frame_size or 0
         if largest:
             largest = min(largest, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD
-        engine.transport_state(bidi_limit - bidi_opened, uni_limit - uni_opened, datagrams if largest else 0, largest)
+        engine.output.transport_state(
+            bidi_limit - bidi_opened, uni_limit - uni_opened, datagrams if largest else 0, largest
+        )
         if round_trip:
-            engine.rtt_ns = int(round_trip * 1e9)
+            engine.context.rtt_ns = int(round_trip * 1e9)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         """Report to the engine the watched streams whose bytes have been delivered; return whether there were any.

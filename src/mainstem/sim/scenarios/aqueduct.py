@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
-from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import (
     Acknowledged,
@@ -37,6 +36,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.aqueduct.timing import Timing
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
 from mainstem.sim.checkers import CHECKED, Violation
 
@@ -160,7 +160,7 @@ class Side:
         tag = run.new_message(self, channel_id, mode)
         payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
         if run.uses_fast_path and not count and rng.random() < 0.7:
-            sender = self.conn.senders.get(channel_id)
+            sender = self.conn.channels.senders.get(channel_id)
             if sender is not None and mode is self.fast_modes.get(channel_id) and sender.put(payload):
                 run.messages[tag].is_unreported = True
                 self.note_sent(tag)
@@ -197,7 +197,7 @@ class Side:
         if incoming is None:
             # No message is queued, so the channel is now waiting for one.
             assert self.receive_several(channel_id) is None
-            if self.conn.is_ready and channel_id not in (*self.conn.receivers, *self.conn.drained):
+            if self.conn.is_ready and channel_id not in (*self.conn.channels.receivers, *self.conn.channels.drained):
                 self.receivers.discard(channel_id)
                 self.read_out.add(channel_id)
             return
@@ -215,7 +215,7 @@ class Side:
                 self.receivers.add(attachment.channel_id)
 
     def receive_several(self, channel_id: int) -> deque[bytes] | Incoming | None:
-        receiver = self.conn.receivers.get(channel_id) or self.conn.drained.get(channel_id)
+        receiver = self.conn.channels.receivers.get(channel_id) or self.conn.channels.drained.get(channel_id)
         return None if receiver is None else self.conn.receive_from(receiver)
 
     def wind_down(self) -> None:
@@ -239,7 +239,7 @@ class Side:
 
     def has_had(self, tag: int, channel_id: int) -> bool:
         """Whether a message arrived here, as far as can be told: a channel that is over or was closed keeps nothing."""
-        receiver = self.conn.receivers.get(channel_id) or self.conn.drained.get(channel_id)
+        receiver = self.conn.channels.receivers.get(channel_id) or self.conn.channels.drained.get(channel_id)
         if receiver is None or self.is_killed or "delivered" in self.run.messages[tag].reports:
             return True
         queued = (each if isinstance(each, deque) else (each.payload,) for each in receiver.queue)
@@ -290,7 +290,7 @@ class Side:
         uni_live = sum(stream_id & 2 for stream_id in self.live) // 2
         uni = max(0, run.faults.stream_credit - uni_live)
         bidi = max(0, run.faults.stream_credit - (len(self.live) - uni_live))
-        self.conn.transport_state(
+        self.conn.output.transport_state(
             bidi_streams=bidi, uni_streams=uni, datagrams=8, max_datagram=1150, rtt_ns=2 * NS_PER_MS
         )
         for command in self.conn.data_to_send(run.now):
@@ -590,9 +590,9 @@ class AqueductRun:
                 raise Violation(f"{side.name}: no end was reported for {sorted(endless)}")
             if conn.live_halves != 0:
                 raise Violation(f"{side.name}: {conn.live_halves} halves are left: {_described(conn)}")
-            if conn.buffered_bytes != 0:
-                raise Violation(f"{side.name}: {conn.buffered_bytes} buffered bytes are left")
-            left = len(conn.streams) - (0 if side.is_over else 1)
+            if conn.buffer.size != 0:
+                raise Violation(f"{side.name}: {conn.buffer.size} buffered bytes are left")
+            left = len(conn.streams.open) - (0 if side.is_over else 1)
             if left != 0:
                 raise Violation(f"{side.name}: {left} streams are left besides the connection's")
         broken = any(side.is_over or side.is_killed for side in self.sides)
@@ -603,9 +603,9 @@ class AqueductRun:
 
 def _described(conn: AqueductEngine) -> list[str]:
     halves: list[SenderHalf | ReceiverHalf] = [
-        *conn.senders.values(),
-        *conn.receivers.values(),
-        *conn.drained.values(),
+        *conn.channels.senders.values(),
+        *conn.channels.receivers.values(),
+        *conn.channels.drained.values(),
     ]
     return [
         f"{type(half).__name__} {half.channel_id} {half.state.name} "
