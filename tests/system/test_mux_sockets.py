@@ -123,7 +123,9 @@ def test_a_host_name_is_resolved_while_the_interpreter_exits(family: Any) -> Non
             [sys.executable, "-c", AT_EXIT, name, str(server.port)], capture_output=True, text=True, check=False
         )
         if sys.version_info[:2] == (3, 12):  # starts no thread while it exits, whoever asks
-            assert ended.stderr.endswith("MainstemError: cannot start a thread: can't create new thread at interpreter shutdown\n")
+            assert ended.stderr.endswith(
+                "MainstemError: cannot start a thread: can't create new thread at interpreter shutdown\n"
+            )
             return
         assert (ended.returncode, ended.stderr) == (0, "")
         wait_for(lambda: received == [b"last"])

@@ -54,7 +54,7 @@ async def test_a_timed_out_readexactly_loses_nothing(open_stream: Callable[[], A
 @OPEN
 async def test_a_negative_count_is_refused(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
     stream = await open_stream()
-    with pytest.raises(ConfigurationError, match="^count=-1: must be an integer >= 0$"):
+    with pytest.raises(ConfigurationError, match=r"^count=-1: must be an integer >= 0$"):
         await stream.readexactly(-1)
     stream.write(b"tide")
     assert await stream.readexactly(4) == b"tide"
