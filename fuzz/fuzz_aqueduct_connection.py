@@ -83,7 +83,7 @@ def act(conn: AqueductEngine, number: int, body: bytes) -> None:
 
 def listen(conn: AqueductEngine, now: int) -> None:
     while (event := conn.next_event()) is not None:
-        if isinstance(event, PeerHeaders) and not conn.is_client:
+        if isinstance(event, PeerHeaders) and not conn.context.is_client:
             conn.accept((), now)
         elif isinstance(event, ConnectionEnded) and event.error is not None:
             assert isinstance(event.error, RemoteProtocolError)

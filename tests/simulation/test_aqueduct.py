@@ -14,7 +14,7 @@ from mainstem.sim.runner import run_one
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem.aqueduct.stream import Stream
+    from mainstem.aqueduct.halves import Stream
 
 pytestmark = pytest.mark.simulation
 

@@ -205,11 +205,11 @@ def test_continuous_ingest_runs_until_the_query_is_stopped(spark: SparkSession, 
     ("options", "reason"),
     [
         ({"codec": "morse"}, "unknown codec 'morse'"),
-        ({"codec": "json"}, "pass the columns as --schema"),
+        ({"codec": "json"}, "pass the columns as `schema`"),
         ({"codec": "sbe"}, "the option xml"),
         ({"codec": "json", "schema": "position bigint"}, "a reserved name"),
-        ({"schema": "a int"}, "--schema lists the columns of --codec"),
-        ({"source": "aeron:ipc"}, "--stream"),
+        ({"schema": "a int"}, "`schema` lists the columns of `codec`"),
+        ({"source": "aeron:ipc"}, "`streams` is required"),
     ],
 )
 def test_a_wrong_option_is_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], reason: str) -> None:

@@ -25,18 +25,16 @@ from mainstem.aqueduct.frames import (
     describe,
     protocol_error,
 )
-from mainstem.aqueduct.halves import ReceiverHalf, SenderHalf
+from mainstem.aqueduct.halves import ReceiverHalf, Role, SenderHalf
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState
-from mainstem.aqueduct.stream import Role
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.channel_table import ChannelTable
     from mainstem.aqueduct.context import Context
-    from mainstem.aqueduct.halves import Half
+    from mainstem.aqueduct.halves import Half, Stream
     from mainstem.aqueduct.output import Output
     from mainstem.aqueduct.receive import Receiving
     from mainstem.aqueduct.send import Sending
-    from mainstem.aqueduct.stream import Stream
     from mainstem.aqueduct.streams import Streams
     from mainstem.errors import RemoteProtocolError
 

@@ -37,7 +37,7 @@ from mainstem.aqueduct.frames import (
     encode_headers,
     protocol_error,
 )
-from mainstem.aqueduct.stream import OPENED_BY_SERVER, UNIDIRECTIONAL, Role
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, Role
 from mainstem.errors import LocalProtocolError
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.context import Context
     from mainstem.aqueduct.control import ControlStreams
     from mainstem.aqueduct.frames import Headers
+    from mainstem.aqueduct.halves import Stream
     from mainstem.aqueduct.loss import Loss
     from mainstem.aqueduct.output import Output
     from mainstem.aqueduct.receive import Receiving
     from mainstem.aqueduct.receive_buffer import ReceiveBuffer
-    from mainstem.aqueduct.stream import Stream
     from mainstem.aqueduct.streams import Streams
 
 

@@ -43,7 +43,7 @@ from mainstem.aqueduct.control import ControlStreams
 from mainstem.aqueduct.dispatch import FrameDispatcher
 from mainstem.aqueduct.events import CloseConnection, Command, ConnectionEnded, Event, Mode
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, as_headers, describe, protocol_error
-from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, UnreliableRun
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, Half, Incoming, ReceiverHalf, Role, UnreliableRun
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.loss import Loss
 from mainstem.aqueduct.output import Output
@@ -51,7 +51,6 @@ from mainstem.aqueduct.receive import Receiving
 from mainstem.aqueduct.receive_buffer import ReceiveBuffer
 from mainstem.aqueduct.send import Sending
 from mainstem.aqueduct.state import SenderState
-from mainstem.aqueduct.stream import OPENED_BY_SERVER, UNIDIRECTIONAL, Role
 from mainstem.aqueduct.streams import Streams
 from mainstem.aqueduct.timing import DEFAULT_TIMING, Timing
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError

@@ -1,4 +1,4 @@
-"""The sender and receiver halves of a channel as one side tracks them: numbers, acknowledgments, queues, links.
+"""The sender and receiver halves of a channel, and the streams that serve them, as one side tracks them.
 
 The halves make no decisions; `send`, `receive` and `engine` do. A half is data plus the arithmetic that keeps it consistent.
 
@@ -35,22 +35,25 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from mainstem._core.aqueduct.ranges import RangeSet
 from mainstem._core.aqueduct.run_writer import Ledger
 from mainstem.aqueduct.events import Mode, SendProgress
-from mainstem.aqueduct.frames import ONESHOT, protocol_error
+from mainstem.aqueduct.frames import ONESHOT, Frame, FrameReader, protocol_error
 from mainstem.aqueduct.limits import MAX_UINT
-from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.aqueduct.state import ReceiverState, SenderState, direct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem._core.aqueduct.run_writer import MessageWriter
     from mainstem.aqueduct.limits import Limits
-    from mainstem.aqueduct.stream import Stream
+
+OPENED_BY_SERVER = 1
+UNIDIRECTIONAL = 2
 
 RANGES_A_FRAME = 256
 """Maximum number of ranges in an acknowledgment frame, so that a frame is a few kilobytes: a range takes at most 20 bytes."""
@@ -118,6 +121,52 @@ class UnreliableRun(deque[bytes]):
     def __init__(self) -> None:
         super().__init__()
         self.numbers: deque[int] = deque()
+
+
+@direct
+class Role(Enum):
+    """The purpose of a stream, as determined by its first frames."""
+
+    NEW = auto()
+    CONNECTION = auto()
+    CONTROL = auto()
+    MESSAGES = auto()
+    NOTICE = auto()
+    """A single ClosedChannelLost frame."""
+    ABANDONED = auto()
+    """Everything that still arrives on the stream is dropped."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Stream(FrameReader):
+    """A QUIC stream of the connection, and the half that it serves."""
+
+    stream_id: int
+    role: Role
+    # The half that the stream controls, or the receiver of its last message.
+    half: Half | None = None
+    # Bytes of this stream that the connection counts as buffered.
+    accounted: int = 0
+    frames: int = 0
+    versioned: bool = False
+    must_begin_with_version: bool = False
+    # Whether FinishSender or CloseReceiver has arrived, which must be the last frame of its direction.
+    last_seen: bool = False
+    # The receiver with a full queue that this stream is waiting for, and the frame that did not fit.
+    blocked_on: ReceiverHalf | None = None
+    held_frame: Frame | None = None
+    # The code of a reset that arrived while the stream was held.
+    held_reset: int | None = None
+    fin: bool = False
+    in_done: bool = False
+    out_done: bool = False
+    # Whether the peer is known to have seen this stream, and the code of a reset that is waiting for that.
+    heard: bool = False
+    reset_pending: int | None = None
+
+    @property
+    def is_bidirectional(self) -> bool:
+        return not self.stream_id & UNIDIRECTIONAL
 
 
 class SenderHalf(Ledger):

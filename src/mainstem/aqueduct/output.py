@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import MessageWriter
 from mainstem.aqueduct.events import ResetStream, SendDatagram, SendStream
 from mainstem.aqueduct.frames import VERSION_BYTES
-from mainstem.aqueduct.stream import OPENED_BY_SERVER, UNIDIRECTIONAL
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.context import Context

@@ -46,9 +46,9 @@ from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 if TYPE_CHECKING:
     from mainstem.aqueduct.channel_table import ChannelTable
     from mainstem.aqueduct.context import Context
+    from mainstem.aqueduct.halves import Stream
     from mainstem.aqueduct.output import Output
     from mainstem.aqueduct.receive_buffer import ReceiveBuffer
-    from mainstem.aqueduct.stream import Stream
     from mainstem.aqueduct.streams import Streams
 
 RUN_LIMIT = 1024

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem.aqueduct.context import Context
-    from mainstem.aqueduct.halves import ReceiverHalf
+    from mainstem.aqueduct.halves import ReceiverHalf, Stream
     from mainstem.aqueduct.output import Output
-    from mainstem.aqueduct.stream import Stream
 
 UNREAD_BYTES = 1 << 14
 """Number of bytes that an unread receiver can always hold, even if much is buffered already."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.events import WatchDelivery
 from mainstem.aqueduct.frames import protocol_error
-from mainstem.aqueduct.stream import UNIDIRECTIONAL, Role, Stream
+from mainstem.aqueduct.halves import UNIDIRECTIONAL, Role, Stream
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.context import Context

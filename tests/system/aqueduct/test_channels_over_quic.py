@@ -338,7 +338,7 @@ async def test_a_paused_receiver_pauses_its_sender_with_bounded_queues(
                 break
             sent += 8000
         assert sent <= 3 * (512 << 10), "the sender went on and on"
-        assert engines[0].buffered_bytes <= 2 << 20
+        assert engines[0].buffer.size <= 2 << 20
         gate.set()
         for _ in range(20):
             await soon(connection.sender.send(bytes(8000)))

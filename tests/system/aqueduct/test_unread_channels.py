@@ -64,7 +64,7 @@ async def test_a_receiver_continues_while_unread_channels_are_paused(
                     sender.try_send(bytes(1000))
         if server == "qh3":
             # qh3 cannot pause individual streams, so the buffers grow this far.
-            await until(lambda: engines[0].buffered_bytes > 1 << 20, progress=lambda: engines[0].buffered_bytes)
+            await until(lambda: engines[0].buffer.size > 1 << 20, progress=lambda: engines[0].buffer.size)
         for number in range(50):
             await soon(questions.send(b"%d" % number))
             assert await soon(answered.receive()) == b"%d" % number
@@ -166,6 +166,6 @@ async def test_bulk_transfer_continues_beside_unread_channels(certificates: Cert
         await soon(sender.wait_closed())
         assert count == 100 * len(piece)
         assert not engines[0].paused
-        assert engines[0].buffered_bytes < engines[0].limits.max_buffered_bytes
+        assert engines[0].buffer.size < engines[0].context.limits.max_buffered_bytes
         connection.abort()
         await connection.close()

@@ -15,6 +15,7 @@ from qh3.quic.packet import QuicPacketType
 
 from mainstem._core.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.frames import HANDLER_FAILED
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL
 from mainstem.aqueduct.quic.adapter import (
     DATAGRAM_BACKLOG,
     Address,
@@ -25,7 +26,6 @@ from mainstem.aqueduct.quic.adapter import (
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
 from mainstem.aqueduct.quic.qh3_paths import Paths
 from mainstem.aqueduct.settings import CID_LENGTH
-from mainstem.aqueduct.stream import OPENED_BY_SERVER, UNIDIRECTIONAL
 from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
