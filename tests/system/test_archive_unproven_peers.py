@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from mainstem.archive.messages import ResponseCode, encode
 from mainstem.archive.server import CredentialTable
 from mainstem.archive.server.control_session import MAX_AMPLIFICATION
-from mainstem.archive.server.lookups import MAX_LOOKUPS_OF_ADDRESS
+from mainstem.archive.server.host_lookups import MAX_LOOKUPS_OF_ADDRESS
 from mainstem.archive.server.sessions import MAX_SESSIONS_OF_IMAGE
 
 if TYPE_CHECKING:

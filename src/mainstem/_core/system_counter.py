@@ -131,7 +131,7 @@ class SystemCounter(DescribedId):
     ENDPOINT_FILTER_REFUSALS = (
         46,
         "Endpoint filter refusals",
-        "refused SETUPs, including repeats, and refused senders of data; not the number of streams",
+        "refused SETUPs, including repeats, and refused senders of data; not the number of streams or of dropped datagrams",
     )
 
 

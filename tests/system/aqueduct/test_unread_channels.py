@@ -165,7 +165,7 @@ async def test_bulk_transfer_continues_beside_unread_channels(certificates: Cert
         sender.finish()
         await soon(sender.wait_closed())
         assert count == 100 * len(piece)
-        assert not engines[0].paused
+        assert not engines[0].buffer.paused
         assert engines[0].buffer.size < engines[0].context.limits.max_buffered_bytes
         connection.abort()
         await connection.close()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mainstem.aeron.tools.streams import Client, Image, Publication, Stream, Subscriber
 
 PUBLISHER = "publisher"
@@ -44,6 +46,11 @@ def stages(stream: Stream) -> tuple[Stage, ...]:
     for image in stream.images:
         steps += _image(image, publication)
     return tuple(steps)
+
+
+def lag(position: int, steps: Sequence[Stage]) -> int:
+    """Return how far the last of the stages is behind ``position``, the stream's first; a `Stage.backlog` is to the one before."""
+    return max([0, *(position - step.position for step in steps)])
 
 
 def stage_row(stage: Stage) -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.tools.archives import ArchiveState, archive_states
-from mainstem.aeron.tools.backlog import stage_row, stages
+from mainstem.aeron.tools.backlog import lag, stage_row, stages
 from mainstem.aeron.tools.diagnosis import diagnose
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.reading import DirectoryReader
@@ -202,7 +202,7 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
         publisher=stream.publication.client.shown if stream.publication else "-",
         subscribers=tuple(dict.fromkeys(s.client.shown for s in stream.subscribers)),
         position=position,
-        lag=max([0, *(position - step.position for step in steps)]),
+        lag=lag(position, steps),
         window=window,
         rate=max(0, position - _first_position(before)) / seconds if before is not None else 0.0,
         naks=naks,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.operation import Operation
     from mainstem.archive.messages import RecordingSignal
     from mainstem.archive.server.access import Authenticator
-    from mainstem.archive.server.lookups import Lookup, Lookups
+    from mainstem.archive.server.host_lookups import Lookup, Lookups
     from mainstem.archive.server.settings import ArchiveSettings
 
 PROTOCOL_VERSION = 1 << 16 | 12 << 8

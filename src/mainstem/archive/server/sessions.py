@@ -23,7 +23,7 @@ from mainstem.archive.server.channels import response_channel
 from mainstem.archive.server.control_session import ControlSession
 from mainstem.archive.server.counters import session_counter
 from mainstem.archive.server.duty_cycle import step_each
-from mainstem.archive.server.lookups import Lookups
+from mainstem.archive.server.host_lookups import Lookups
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
