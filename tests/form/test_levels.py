@@ -25,6 +25,7 @@ def levels(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("mainstem", 3),
         ("mainstem.aeron", 1),
         ("mainstem.aqueduct", 1),
+        ("mainstem.archive", 1),
         ("mainstem.codecs", 1),
         ("mainstem.mux", 1),
         ("mainstem.recording", 1),

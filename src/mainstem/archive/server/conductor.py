@@ -29,7 +29,8 @@ from mainstem.archive.server.duty_cycle import DutyCycle, step_each
 from mainstem.archive.server.listings import Listings
 from mainstem.archive.server.recording_session import RecordingEvents
 from mainstem.archive.server.recordings import Recordings
-from mainstem.archive.server.refusals import RefusedRequests, reason_of, refusal
+from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.refused_requests import RefusedRequests
 from mainstem.archive.server.replays import Replays, has_token
 from mainstem.archive.server.replications import Replications
 from mainstem.archive.server.sessions import ControlSessions

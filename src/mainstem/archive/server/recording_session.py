@@ -1,10 +1,12 @@
-"""One recording of an archive: it writes the frames of one image, and tells clients about it."""
+"""A subscription that an archive records, and one of its recordings, which writes the frames of one image."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import struct
+from collections import deque
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS
@@ -15,9 +17,9 @@ from mainstem.errors import ArchiveErrorCode, MainstemError
 if TYPE_CHECKING:
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
+    from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.counters import DiskTimes
     from mainstem.archive.server.files import ArchiveFiles
-    from mainstem.archive.server.recording_subscription import RecordingSubscription
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.writer import RecordingWriter
 
@@ -58,6 +60,57 @@ class RecordingEvents:
     def close(self) -> None:
         if self._publication is not None:
             self._publication.close()
+
+
+@dataclass(eq=False)
+class RecordingSubscription:
+    """A subscription whose images are recorded.
+
+    Attributes:
+        registration_id: The driver's registration id; -1 until the subscription has been added.
+        arrived: Images that have become available and are not being recorded yet.
+        waiting: Images that are not being recorded because of a limit.
+        extends: The recording that the image continues; None for new recordings.
+        sessions: The active recordings.
+        latest: The recording that began last; None before the first.
+        error: The most recent error; empty if nothing failed.
+        is_examining: Whether the recording to extend is being examined.
+        ends_when_idle: Whether the subscription ends with its last active recording, because one was stopped by its id.
+    """
+
+    control: ControlSession
+    correlation_id: int
+    _: KW_ONLY
+    key: str
+    channel: str
+    original_channel: str
+    stripped_channel: str
+    stream_id: int
+    auto_stop: bool
+    extends: int | None = None
+    registration_id: int = -1
+    arrived: deque[Any] = field(default_factory=deque)
+    waiting: deque[Any] = field(default_factory=deque)
+    sessions: list[RecordingSession] = field(default_factory=list)
+    latest: RecordingSession | None = None
+    error: str = ""
+    ends_when_idle: bool = False
+    is_examining: bool = False
+    operation: Operation[Any] | None = None
+    subscription: Any = None
+
+    def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        """Report an error that occurred after the response, under the correlation id of the request."""
+        self.error = text
+        self.control.fail(self.correlation_id, text, code)
+
+    def close(self) -> None:
+        """Close the subscription, or cancel adding it."""
+        if self.operation is not None:
+            self.operation.cancel()
+            self.operation = None
+        if self.subscription is not None:
+            self.subscription.close()
 
 
 class RecordingSession:

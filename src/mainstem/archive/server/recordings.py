@@ -9,8 +9,13 @@ from mainstem.aeron.channel import ChannelUri
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation
 from mainstem.archive.server.channels import recording_channel, recording_key, stripped
 from mainstem.archive.server.duty_cycle import step_each
-from mainstem.archive.server.recording_session import POSITION_COUNTER, RecordingSession, position_counter
-from mainstem.archive.server.recording_subscription import Extension, RecordingSubscription
+from mainstem.archive.server.extension import Extension
+from mainstem.archive.server.recording_session import (
+    POSITION_COUNTER,
+    RecordingSession,
+    RecordingSubscription,
+    position_counter,
+)
 from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
 from mainstem.recording.catalog import check_texts
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.duty_cycle import DutyCycle
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.archive.server.recording_session import RecordingEvents
-    from mainstem.archive.server.refusals import RefusedRequests
+    from mainstem.archive.server.refused_requests import RefusedRequests
     from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.writer import RecordingWriter

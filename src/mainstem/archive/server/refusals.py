@@ -1,18 +1,13 @@
-"""Requests that are refused or fail: the error for the response, and a count and the log where there is no response."""
+"""Requests that are refused or fail: the error for the response."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.log_throttle import LogThrottle, kind_of
-from mainstem._internal.printable import printable
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
-
-if TYPE_CHECKING:
-    from mainstem.archive.server.duty_cycle import DutyCycle
 
 log = logging.getLogger("mainstem.archive")
 _throttle = LogThrottle(log)
@@ -34,16 +29,3 @@ def reason_of(error: Exception) -> str:
     now_ns = SYSTEM_CLOCK.monotonic_ns()
     _throttle.log(logging.ERROR, kind_of(error), f"a request failed unexpectedly: {text}", now_ns, error=error)
     return text
-
-
-class RefusedRequests:
-    """Counts what is refused without a response, by reason, and logs it."""
-
-    def __init__(self, cycle: DutyCycle) -> None:
-        self._cycle = cycle
-        self.counts: Counter[str] = Counter()
-
-    def note(self, rule: str, image: Any, text: str) -> None:
-        self.counts[rule] += 1
-        source = printable(image.source_identity)
-        _throttle.log(logging.WARNING, f"refused {rule}", f"refused from {source}: {text}", self._cycle.now_ns)

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from mainstem.archive.messages import Message
     from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.files import ArchiveFiles
-    from mainstem.archive.server.recording_session import RecordingSession
-    from mainstem.archive.server.recording_subscription import RecordingSubscription
+    from mainstem.archive.server.recording_session import RecordingSession, RecordingSubscription
     from mainstem.archive.server.recordings import Recordings
     from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.archive.messages import Message
     from mainstem.archive.server.access import Authenticator
     from mainstem.archive.server.duty_cycle import DutyCycle
-    from mainstem.archive.server.refusals import RefusedRequests
+    from mainstem.archive.server.refused_requests import RefusedRequests
     from mainstem.archive.server.settings import ArchiveSettings
 
 MAX_SESSIONS_OF_IMAGE = 8  # control sessions over one request publication; official clients open one
