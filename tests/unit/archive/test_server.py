@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from mainstem.aeron import idle
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import TYPES, RecordingSignal, ResponseCode, decode, encode
-from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject, refusals
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject, refused_requests
 from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
 from mainstem.recording import find_problems, messages, open_recordings, read_catalog
 from mainstem.recording.mark_file import MARK_FILE, Mark
@@ -411,7 +412,7 @@ def test_the_limit_of_recordings_counts_subscriptions_that_wait_for_an_image(tmp
 def test_images_beyond_a_limit_wait_to_be_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_hourly: bool
 ) -> None:
-    monkeypatch.setattr(refusals, "_throttle", LogThrottle(refusals.log))
+    monkeypatch.setattr(refused_requests, "_throttle", LogThrottle(logging.getLogger("mainstem.archive")))
     with RunningArchive(tmp_path, max_concurrent_recordings=20 if is_hourly else 2) as archive:
         if is_hourly:
             archive.server._conductor._files._limits = StartLimits(2 * SOURCE_SHARE)
