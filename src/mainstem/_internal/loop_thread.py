@@ -8,10 +8,10 @@ the caller waits for its result; only the loop's thread ever touches protocol st
 and their calls are ordered as the loop receives them.
 
 A signal handler may raise in the waiting thread, at any time and any exception: a ``TimeoutError`` from an alarm, a
-``KeyboardInterrupt``. The caller then gets no result, even if there is one. So the call is rolled back: its work is cancelled, and
-if it already had a result, ``undo`` receives it and restores what would be lost with it, such as bytes that were read or a stream
-that was accepted. The interrupted thread does not wait for the rollback. Later calls do, in the loop's thread, before their own
-work: a read that follows an interrupted one finds the stream as it was.
+``KeyboardInterrupt``. The caller then gets no result, even if there is one. So the call is rolled back: its work is cancelled,
+and if it already had a result, ``undo`` receives it and restores what would be lost with it, such as bytes that were read or a
+stream that was accepted. The interrupted thread does not wait for the rollback. Later calls that may wait do, in the loop's
+thread, before their own work: a read that follows an interrupted one finds the stream as it was.
 
 A child created by ``os.fork`` does not have the loop's thread, even if it has started threads of its own. Every call on an
 inherited object raises ClosedError there, and calls that only close something (``is_close``) do nothing.

@@ -587,14 +587,14 @@ class Command(_Help, TyperCommand):
         try:
             return super().invoke(ctx)
         except ConfigurationError as error:
-            if (text := self._with_names(str(error))) != str(error):
-                raise ConfigurationError(text) from error
+            # The same error, because its class and attributes say more than its text.
+            error.args = (self._with_names(str(error)), *error.args[1:])
             raise
         finally:
             _running.pop()
 
     def _with_names(self, text: str) -> str:
-        """Replace fields in backticks by the names of the options, and ```field=value``` by the option with its value."""
+        """Replace each field in backticks by the name of its option. A value may follow it, as in `format=delta`."""
         parameters = {each.name: each for each in self.params}
 
         def name(match: re.Match[str]) -> str:
