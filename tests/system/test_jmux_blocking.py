@@ -134,10 +134,14 @@ def test_a_request_that_waits_for_a_handler_may_be_retried() -> None:
         wait_for(lambda: handler.running == 1)
         second.write(b"x")
         wait_for(lambda: server.stats().streams_opened == 2)
-        handler.release.set()
-        server.shutdown(timeout=0)
+        # The first handler holds its place until the second request has been rejected.
+        stopping = threading.Thread(target=server.shutdown, kwargs={"timeout": 0})
+        stopping.start()
         with pytest.raises(MainstemError):
             second.read(timeout=STALL_S)
+        handler.release.set()
+        stopping.join(STALL_S)
+        assert not stopping.is_alive()
         assert handler.started == 1
         assert second.may_retry
 
