@@ -159,14 +159,16 @@ def test_the_bytes_of_an_interrupted_write_are_queued_once(
 
 
 @pytest.fixture
-def pair(thread: LoopThread) -> tuple[bymux.aio.Connection, bymux.Connection]:
+def pair(thread: LoopThread) -> Iterator[tuple[bymux.aio.Connection, bymux.Connection]]:
     """A peer and a connection that accepts and opens streams."""
 
     async def connect() -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
         return bymux_pair()
 
-    peer, connection = thread.run(connect())
-    return peer, bymux.Connection(thread, connection)
+    peer, inner = thread.run(connect())
+    connection = bymux.Connection(thread, inner)
+    yield peer, connection
+    connection.abort()
 
 
 def test_an_interrupted_accept_leaves_the_stream_for_the_next_accept(
@@ -216,24 +218,24 @@ def test_an_interrupted_request_frees_its_session(thread: LoopThread, interrupt:
     async def connect() -> jmux_blocking.Client:
         return jmux_blocking.Client(thread, jmux_pair(echo)[0])
 
-    client = thread.run(connect())
-    assert client.request(b"x") == b"x"
-    connection = client._inner._pool.connections[0]
+    with thread.run(connect()) as client:
+        assert client.request(b"x") == b"x"
+        connection = client._inner._pool.connections[0]
 
-    def use() -> None:
-        with client.open_session():
-            pytest.fail("it was interrupted")
+        def use() -> None:
+            with client.open_session():
+                pytest.fail("it was interrupted")
 
-    interrupt(use)
-    wait_for(lambda: connection.engine.busy == 0)
-    interrupt(lambda: client.request(b"y"))
-    wait_for(lambda: connection.engine.busy == 0)
-    with client.open_session() as session:
-        session.write(b"z")
-        session.finish()
-        assert session.read(-1) == b"z"
-        interrupt(session.abort)
-    assert thread.call(lambda: connection.engine.busy) == 0
+        interrupt(use)
+        wait_for(lambda: connection.engine.busy == 0)
+        interrupt(lambda: client.request(b"y"))
+        wait_for(lambda: connection.engine.busy == 0)
+        with client.open_session() as session:
+            session.write(b"z")
+            session.finish()
+            assert session.read(-1) == b"z"
+            interrupt(session.abort)
+        assert thread.call(lambda: connection.engine.busy) == 0
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])

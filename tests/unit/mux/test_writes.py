@@ -205,6 +205,7 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
             thread.run(until(lambda: stream._inner.queued == 4000))
             thread.call(server._runner.end)
             thread.run(until(lambda: client.error is not None))
+        connection.abort()
         assert caught.value.unsent == 4000
 
 
