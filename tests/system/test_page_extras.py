@@ -41,16 +41,12 @@ sys.meta_path.insert(0, NotInstalled())
 
 
 def first_example(page: Path) -> Block | None:
-    """Return the first block that runs."""
-    runs = (block for block in blocks(page.read_text()) if block.code and not block.how.startswith("no;"))
-    return next(runs, None)
+    """Return the first block that runs and ends. Files and background processes before it belong to it."""
+    runs = (block for block in blocks(page.read_text()) if block.language in ("python", "sh") and not block.title)
+    return next((block for block in runs if not block.how.startswith(("no;", "background "))), None)
 
 
-def is_python(block: Block | None) -> bool:
-    return block is not None and block.language == "python" and not block.title
-
-
-PAGES = sorted(page for page in DOCS.rglob("*.md") if is_python(first_example(page)))
+PAGES = sorted(page for page in DOCS.rglob("*.md") if first_example(page))
 
 
 def installed_by(extras: list[str]) -> set[str]:
