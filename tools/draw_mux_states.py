@@ -1,4 +1,4 @@
-"""Draw the multiplexers' state tables into docs/mux.md and docs/mux/*.svg: ``python tools/draw_mux_states.py [--check]``."""
+"""Draw the multiplexers' state tables into docs/protocols: ``python tools/draw_mux_states.py [--check]``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainstem.jmux import state as jmux  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-PAGE = ROOT / "docs" / "mux.md"
+DIRECTORY = ROOT / "docs" / "protocols"
 
 
 # A state is a box in the top row, which also lists the moves that stay in the state. An arrow is an arc; longer arcs are higher.
@@ -104,7 +104,7 @@ TABLES = {
 
 def pictures() -> dict[Path, str]:
     """Return every drawing, by file."""
-    return {ROOT / "docs" / "mux" / f"{name}.svg": picture(name, table) for name, table in TABLES.items()}
+    return {DIRECTORY / f"{name}.svg": picture(name, table) for name, table in TABLES.items()}
 
 
 def grid(table: Mapping[tuple[Any, Any], Any]) -> str:
@@ -129,7 +129,7 @@ def pairs(allowed: frozenset[tuple[Any, Any]]) -> str:
 
 def shown(name: str) -> str:
     """Return the line of the page that shows a drawing."""
-    return f"![{name}: states and packets](mux/{name}.svg)"
+    return f"![{name}: states and packets]({name}.svg)"
 
 
 def drawings() -> dict[str, str]:
@@ -140,24 +140,26 @@ def drawings() -> dict[str, str]:
     }
 
 
-def drawn(text: str) -> str:
-    """Return the page with every drawing inserted."""
+def pages() -> dict[Path, str]:
+    """Return the pages, with every drawing inserted."""
+    texts: dict[Path, str] = {}
     for name, drawing in drawings().items():
+        page = DIRECTORY / f"{name.partition('-')[0]}.md"
         pattern = re.compile(rf"(<!-- draw {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
-        text, count = pattern.subn(lambda match, drawing=drawing: match[1] + "\n" + drawing + "\n" + match[2], text)
+        text = texts.get(page) or page.read_text()
+        texts[page], count = pattern.subn(
+            lambda match, drawing=drawing: match[1] + "\n" + drawing + "\n" + match[2], text
+        )
         if count != 1:
-            raise SystemExit(f"{PAGE.name} has {count} markers for the drawing {name}")
-    return text
+            raise SystemExit(f"{page.name} has {count} markers for the drawing {name}")
+    return texts
 
 
 def main() -> int:
-    before = PAGE.read_text()
-    after = drawn(before)
+    files = pages() | pictures()
     if "--check" in sys.argv:
-        return before != after or any(path.read_text() != text for path, text in pictures().items())
-    PAGE.write_text(after)
-    for path, text in pictures().items():
-        path.parent.mkdir(exist_ok=True)
+        return any(path.read_text() != text for path, text in files.items())
+    for path, text in files.items():
         path.write_text(text)
     return 0
 

@@ -1,4 +1,4 @@
-"""The calls raise what the tables in docs/mux.md, "What each call raises", say."""
+"""The calls raise what the tables in docs/mux-ends.md, "What each call raises", say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainstem.jmux import aio as jmux
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "mux.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "mux-ends.md"
 UNSENT = bytes(5000)  # more than the peer's window
 
 
@@ -150,4 +150,4 @@ async def test_calls_raise_what_the_guide_says(name: str, open_stream: Any, call
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     marker = f"<!-- raises {name} -->\n\n{expected}\n"
-    assert marker in PAGE.read_text(), f"docs/mux.md should have:\n{marker}"
+    assert marker in PAGE.read_text(), f"docs/mux-ends.md should have:\n{marker}"
