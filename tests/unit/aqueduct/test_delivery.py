@@ -1,4 +1,4 @@
-"""What a lost connection reports about messages: the calls raise what the table in docs/aqueduct.md says."""
+"""What a lost connection reports about messages: the calls raise what the table in docs/aqueduct-ends.md says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.aio import Connection, Sender
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct-ends.md"
 
 
 class World:
@@ -140,7 +140,7 @@ async def test_error_delivery_matches_the_guide() -> None:
         }
         lines.append(f"| {text} | {', '.join(sorted(outcomes))} |")
     expected = "<!-- delivery -->\n\n" + "\n".join(lines) + "\n"
-    assert expected in PAGE.read_text(), f"docs/aqueduct.md should have:\n{expected}"
+    assert expected in PAGE.read_text(), f"docs/aqueduct-ends.md should have:\n{expected}"
 
 
 @pytest.mark.parametrize(("room", "expected"), [(True, "unknown"), (False, "none")])

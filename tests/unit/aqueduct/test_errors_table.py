@@ -1,4 +1,4 @@
-"""The error table in docs/aqueduct.md: every error in it can occur, and the docstrings list the same ones."""
+"""The error table in docs/aqueduct-ends.md: every error in it can occur, and the docstrings list the same ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mainstem.errors import ConnectionLost, RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct-ends.md"
 
 
 def read_table() -> dict[str, list[str]]:
-    section = PAGE.read_text().split("### Errors of each call")[1].split("###")[0]
+    section = PAGE.read_text().split("## Errors of each call")[1].split("##")[0]
     rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section, re.MULTILINE)
     return {call: re.findall(r"`(\w+)`", names) for call, names in rows}
 
