@@ -146,13 +146,14 @@ def table_pages() -> dict[Path, str]:
     from mainstem.spark.sources.options import RecordingOptions
 
     texts = {
-        DOCS / name: (DOCS / name).read_text(encoding="utf-8") for name in ("analyze.md", "spark.md", "capture.md")
+        DOCS / name: (DOCS / name).read_text(encoding="utf-8")
+        for name in ("analyze.md", "spark-options.md", "capture.md")
     }
     texts[DOCS / "analyze.md"] = with_columns(texts[DOCS / "analyze.md"])
     for name, source, kind in (
-        ("spark.md", "mainstem.recording", RecordingOptions),
-        ("spark.md", "mainstem.live", LiveOptions),
-        ("spark.md", "mainstem.channel", ChannelOptions),
+        ("spark-options.md", "mainstem.recording", RecordingOptions),
+        ("spark-options.md", "mainstem.live", LiveOptions),
+        ("spark-options.md", "mainstem.channel", ChannelOptions),
         ("capture.md", "mainstem.capture", CaptureOptions),
     ):
         texts[DOCS / name] = with_options(texts[DOCS / name], source, kind)

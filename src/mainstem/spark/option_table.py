@@ -88,7 +88,7 @@ def markdown(kind: type) -> str:
     options = table_of(kind).values()
     rows = "".join(f"| `{each.name}` | {each.default} | {each.meaning} |\n" for each in options)
     tuning = ", ".join(f"`{each.name}`" for each in options if each.is_tuning)
-    queries = f"\n[A query over a SQL table](spark.md#sql) may set {tuning}.\n" if tuning else ""
+    queries = f"\n[A query over a SQL table](spark-sql.md) may set {tuning}.\n" if tuning else ""
     return f"| option | default | meaning |\n| --- | --- | --- |\n{rows}{queries}"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.spark import session
 
-PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[3] / "docs" / "spark-options.md"
 
 
 @pytest.mark.parametrize("has_read_limits", [False, True])

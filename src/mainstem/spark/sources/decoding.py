@@ -57,7 +57,7 @@ class CodecOptions:
     codec: str = option(
         "codec",
         text,
-        "decode payloads in the task that reads them ([how](spark.md#decode-while-reading)): a [codec](codecs.md), with "
+        "decode payloads in the task that reads them ([how](spark-options.md#decode-while-reading)): a [codec](codecs.md), with "
         "its options as `codec.…`",
         default="",
         shown="none",
