@@ -91,9 +91,10 @@ def command_line() -> str:
     from mainstem.cli._options import explained_columns
 
     parts = [COMMAND_LINE]
-    names = cli.commands()
-    parts.append(table(["command", ""], [(f"[`mainstem {n}`](#mainstem-{n})", line) for n, line in names.items()]))
-    for name in names:
+    lines = cli.commands()
+    for panel, names in cli.PANELS.items():
+        parts.append(table([panel, ""], [(f"[`mainstem {n}`](#mainstem-{n})", lines[n]) for n in names]))
+    for name in lines:
         group: Any = typer.main.get_command(cli.build([name]))
         inner = list(leaves(name, group.commands[name]))
         is_group = [path for path, _ in inner] != [name]

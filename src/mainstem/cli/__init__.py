@@ -21,14 +21,42 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
+# How the help lists the commands: what is run first, then what looks at it.
+PANELS = {
+    "Run": ("driver", "record", "archive", "tunnel", "serve"),
+    "Send and receive": ("pub", "sub", "replay", "ping", "pong", "echo"),
+    "Inspect": ("why", "top", "web", "doctor", "streams", "stat", "backlog", "loss", "errors", "log", "metrics"),
+    "Store": ("recordings", "export", "ship", "ingest", "compact"),
+    "Analyze": ("analyze", "aqueduct"),
+    "Set up and develop": ("demo", "sim", "config", "cert", "completion"),
+}
+# What people type who know other tools.
+WORDS_OF_OTHERS = {
+    "consume": "sub",
+    "help": "--help",
+    "info": "doctor",
+    "list": "streams",
+    "ls": "streams",
+    "monitor": "top",
+    "produce": "pub",
+    "publish": "pub",
+    "start": "driver",
+    "stats": "stat",
+    "status": "doctor",
+    "subscribe": "sub",
+    "tail": "sub",
+    "version": "--version",
+}
+
+
 def commands() -> dict[str, str]:
     """Return every command with its line in the help, which is the first line of its file, without importing any."""
     from pathlib import Path
 
     lines_by_name = {}
-    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        with path.open(encoding="utf-8") as file:
-            lines_by_name[path.stem.replace("_", "-")] = file.readline().strip().strip('"')
+    for name in (name for names in PANELS.values() for name in names):
+        with (Path(__file__).parent / f"{name.replace('-', '_')}.py").open(encoding="utf-8") as file:
+            lines_by_name[name] = file.readline().strip().strip('"')
     return lines_by_name
 
 
@@ -57,12 +85,16 @@ def build(arguments: Sequence[str]) -> Any:
 
     from mainstem import __version__
     from mainstem.cli import _process
-    from mainstem.cli._options import App
+    from mainstem.cli._options import App, Group
+
+    class Commands(Group):
+        words_of_others = WORDS_OF_OTHERS
 
     app = App(
         "Reliable message streams, and their way into Apache Spark.\n\n"
         "Durations are written as in 500ms, 10s, 5min, 24h or 7d (a bare number is seconds), sizes as in 64k, 16m or 1g.",
         name="mainstem",
+        cls=Commands,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
@@ -95,9 +127,10 @@ def build(arguments: Sequence[str]) -> Any:
         _process.begin()
 
     chosen = _chosen(arguments)
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
     for name, line in commands().items():
         if name != chosen:
-            app.command(name, help=line)(_placeholder)
+            app.command(name, help=line, rich_help_panel=panels[name])(_placeholder)
             continue
         module = importlib.import_module(f"mainstem.cli.{name.replace('-', '_')}")
         if hasattr(module, "app"):

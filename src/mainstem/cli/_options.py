@@ -547,11 +547,10 @@ class _Help:
             "Arguments": [(", ".join(row.names), _with_default(row)) for row in rows if row.is_argument],
             "Options": [(", ".join(row.names), _with_default(row)) for row in rows if not row.is_argument],
             "Columns": [(column.title.strip(), column.meaning) for column in explained_columns(self)],
-            "Commands": [
-                (name, inspect.cleandoc(each.help or "").split("\n\n")[0])
-                for name, each in getattr(self, "commands", {}).items()
-            ],
         }
+        for name, each in getattr(self, "commands", {}).items():
+            title = each.rich_help_panel or "Commands"
+            sections.setdefault(title, []).append((name, inspect.cleandoc(each.help or "").split("\n\n")[0]))
         # In a narrow terminal, names have little room, so that a channel in a meaning or a default fits on one line.
         most = max(LEAST_NAMES, min(MOST_NAMES, formatter.width - LEAST_MEANING))
         for title, lines in sections.items():
@@ -609,7 +608,17 @@ class Command(_Help, TyperCommand):
 
 
 class Group(_Help, TyperGroup):
-    """Commands with Mainstem's help."""
+    """Commands with Mainstem's help, which lists them under the panels that they name."""
+
+    words_of_others: Mapping[str, str] = {}
+    """What a word that is no command here, but one of other tools, means in words of this one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, or suggest one for a word that other tools use."""
+        meant = self.words_of_others.get(args[0]) if args else None
+        if meant is not None and args[0] not in self.commands:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
 
 class App(typer.Typer):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,9 @@ def test_the_help_names_every_command_without_importing_one() -> None:
     for name, line in cli.commands().items():
         assert name in done.stdout
         assert line
+    files = {path.stem.replace("_", "-") for path in Path(cli.__file__).parent.glob("[a-z]*.py")}
+    assert set(cli.commands()) == files, "cli.PANELS lists every command"
+    assert all(f"{panel}:" in done.stdout for panel in cli.PANELS)
 
 
 def test_the_version_is_one_line() -> None:
@@ -39,6 +43,13 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert done.returncode == cli.EXIT_USAGE
     assert "No such command 'color'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("word", "meant"), [("subscribe", "sub"), ("ls", "streams"), ("version", "--version")])
+def test_a_word_of_other_tools_gets_the_command_that_does_it(word: str, meant: str) -> None:
+    done = run(word)
+    assert done.returncode == cli.EXIT_USAGE
+    assert f"No such command {word!r}. Did you mean {meant!r}?" in done.stderr
 
 
 @pytest.mark.parametrize(
