@@ -131,6 +131,16 @@ def test_the_container_runs_commands_that_there_are() -> None:
     parse(json.loads(command))
 
 
+def test_the_build_of_the_container_reads_only_what_it_needs() -> None:
+    """Without .dockerignore, environments and demo output would be copied first."""
+    kept = [line[1:] for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert {"pyproject.toml", "setup.py", "src"} <= set(kept)
+    assert {name for name in kept if not (DEPLOY.parent / name).exists()} == set()
+    paths = [path for name in kept for path in [DEPLOY.parent / name, *(DEPLOY.parent / name).rglob("*")]]
+    sources = [path for path in paths if path.is_file() and path.suffix not in (".so", ".pyc")]
+    assert sum(path.stat().st_size for path in sources) < 10 << 20
+
+
 def test_the_reference_names_the_metrics_that_are_exported(exported: set[str]) -> None:
     page = (DEPLOY.parent / "docs" / "reference" / "counters.md").read_text()
     assert exported <= set(re.findall(rf"`({PREFIX}\w+)`", page))
