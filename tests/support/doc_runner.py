@@ -10,7 +10,7 @@ comment before the block, which readers do not see:
 * ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which first runs
   ``tests/support/doc_parts/NAME.py``, the definitions that the page assumes;
 * ``<!-- run: if COMMAND -->``: the block runs if that command is installed, and is only parsed otherwise;
-* ``<!-- run: no; REASON -->``: the block is only parsed.
+* ``<!-- run: no; REASON -->``: the block is only parsed, and its output is not compared.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def matches(expected: str, printed: str) -> bool:
 class Reader:
     """One reader of one page: a working directory, a driver's directory and the open terminals."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, source: Path | None = ROOT / "src") -> None:
+        """Without a ``source``, the page uses the Mainstem that is installed in this Python."""
         self.directory = directory
         self.aeron = Path("/dev/shm") / f"mainstem-page-{os.getpid()}-{time.monotonic_ns()}"
         self.terminals: dict[str, subprocess.Popen[str]] = {}
@@ -113,7 +114,7 @@ class Reader:
             "AERON_DIR": str(self.aeron),
             "HOME": str(directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": os.pathsep.join(map(str, filter(None, [source, ROOT, os.environ.get("PYTHONPATH")]))),
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "100",
             "TERM": "dumb",
@@ -131,6 +132,7 @@ class Reader:
             if word == "no;":
                 assert rest, f"{where}: a block that does not run needs a reason"
                 parse(block)
+                printed = None
             elif word in ("stop", "wait"):
                 self.end(rest, interrupt=word == "stop")
             elif word == "output":
