@@ -79,7 +79,7 @@ class AsyncCalls(Calls[Subscription]):
     subscription_kind = Subscription
 
     async def run(self, steps: Steps[T]) -> T:
-        return await run(steps, Pause(self._conductor.invokers))
+        return await run(steps, Pause(self.conductor.invokers))
 
 
 def awaits(method: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
@@ -112,7 +112,7 @@ class ReplayMerge(MergeBase, Closing):
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
         """Yield whole messages as they arrive, until the live stream ends or this merge is closed."""
-        pause = Pause(self._calls._conductor.invokers)
+        pause = Pause(self._calls.conductor.invokers)
         while await run(self._taking(timeout), pause):
             while self._taken:
                 yield self._hand_out()

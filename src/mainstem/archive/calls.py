@@ -26,6 +26,7 @@ from mainstem._internal.validation import as_bytes, check_int
 from mainstem._version import __version__
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.channel import ChannelUri, with_values
+from mainstem.aeron.client.base import conductor_of
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import ExclusivePublication, offer_error_of
@@ -178,8 +179,8 @@ class Calls(Generic[S]):
                 f"client_name: {len(client_name)} characters exceed the limit of {MAX_CLIENT_NAME}"
             )
         self._aeron = aeron
-        self._conductor = aeron._conductor
-        self._clock = aeron.context.clock
+        self.conductor = conductor_of(aeron)
+        self.clock = aeron.context.clock
         self.channel = channel
         self._stream_id = stream_id
         self._response_channel = response_channel_for(channel) if response_channel is None else response_channel
@@ -194,7 +195,7 @@ class Calls(Generic[S]):
         self.closed = False
         self._reconnects = reconnects
         self._is_connecting = False
-        self._loss = ""
+        self.loss = ""  # why the last session was lost
         self._requests: Any = None
         self._responses: Any = None
         self._had_image = False
@@ -202,7 +203,7 @@ class Calls(Generic[S]):
         self._listing: Request | None = None
         self._listed = 0  # the number of responses that completes the listing
         self._client: Callable[[], ClientBase[S] | None] = lambda: None
-        self.dropped: deque[Any] = deque()  # merges that were collected open, for the worker to end
+        self.dropped: deque[Callable[[], None]] = deque()  # what ends merges that were collected open, for the worker
 
     def run(self, steps: Steps[T]) -> Any:
         """Return the result of a call, or an awaitable of it, after waiting between its steps."""
@@ -211,7 +212,7 @@ class Calls(Generic[S]):
     # -- connecting ------------------------------------------------------------------------------------------------
 
     def connecting(self, timeout: float | None) -> Steps[None]:
-        deadline = Deadline(self._clock, timeout)
+        deadline = Deadline(self.clock, timeout)
         try:
             yield from self._open_streams(deadline)
             yield from self._log_in(deadline)
@@ -251,15 +252,15 @@ class Calls(Generic[S]):
         by_response_channel = ChannelUri.parse(responses).is_response
         if not by_response_channel:
             # The response channel keeps this session id, so the subscription receives only its own responses.
-            operation = self._conductor.next_session_id(self._stream_id)
-            session_id = yield from self._result(operation, deadline, "a session id from the driver")
+            operation = self.conductor.next_session_id(self._stream_id)
+            session_id = yield from self.result_of(operation, deadline, "a session id from the driver")
             requests, responses = (with_values(each, {"session-id": session_id}) for each in (requests, responses))
-        adding = self._conductor.add_subscription(Subscription, responses, self._response_stream_id)
-        self._responses = yield from self._result(adding, deadline, "the response subscription")
+        adding = self.conductor.add_subscription(Subscription, responses, self._response_stream_id)
+        self._responses = yield from self.result_of(adding, deadline, "the response subscription")
         if by_response_channel:
             requests = with_values(requests, {"response-correlation-id": self._responses.registration_id})
-        publishing = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
-        self._requests = yield from self._result(publishing, deadline, "the request publication")
+        publishing = self.conductor.add_publication(ExclusivePublication, requests, self._stream_id)
+        self._requests = yield from self.result_of(publishing, deadline, "the request publication")
         while not self._requests.is_connected:
             yield from self._pause(deadline, f"a connection to the archive at {self.channel}")
         if has_any_port(responses):
@@ -275,7 +276,7 @@ class Calls(Generic[S]):
             while session.outgoing and self._requests.offer(session.outgoing[0]) > 0:
                 session.outgoing.popleft()
             self._check_open(Delivery.NONE)
-            self._poll()
+            self.poll()
             try:
                 session.advance()
             except BaseException:
@@ -299,7 +300,7 @@ class Calls(Generic[S]):
         text = f"connect to the archive at {self.channel}: timed out after {deadline.timeout:g} s waiting for {step}"
         return ConnectTimeout(text, step=step, timeout=deadline.timeout or 0.0)
 
-    def _result(self, operation: Operation[T], deadline: Deadline, step: str) -> Steps[T]:
+    def result_of(self, operation: Operation[T], deadline: Deadline, step: str) -> Steps[T]:
         """Return the result of a command. Cancel the command if the wait ends early."""
         try:
             while not operation.is_done:
@@ -323,23 +324,23 @@ class Calls(Generic[S]):
         ``delivery`` says how much of the request may have reached the archive.
         """
         if self.has_ended:
-            self._conductor.raise_failure()
+            self.conductor.raise_failure()
             error = ClosedError("the archive client is closed")
             error.delivery = delivery
             raise error
         is_old = request is not None and request.generation != self.session.generation
         if is_old or (self.lost is not None and not connects):
-            raise ConnectionLost(self._loss, delivery=delivery)
+            raise ConnectionLost(self.loss, delivery=delivery)
 
     def _lose(self, why: str, delivery: Delivery) -> ConnectionLost:
         """Give up the session that the archive has ended. Return the error for the call that noticed."""
         hint = "; the next call connects again" if self._reconnects else ""
-        self._loss = f"the control session of the archive at {self.channel} ended: {why}{hint}"
-        self.lost = ConnectionLost(self._loss)
+        self.loss = f"the control session of the archive at {self.channel} ended: {why}{hint}"
+        self.lost = ConnectionLost(self.loss)
         self.session.restart()
         self._listing = None
         self._end_streams()
-        return ConnectionLost(self._loss, delivery=delivery)
+        return ConnectionLost(self.loss, delivery=delivery)
 
     def end(self) -> None:
         """Close the session and its streams. Calling it again does nothing."""
@@ -351,9 +352,9 @@ class Calls(Generic[S]):
             if self.session.is_connected:
                 with suppress(MainstemError):
                     requests.offer(self.session.closing())
-            requests._end()
+            self.conductor.close_resource(requests)
         if responses is not None:
-            responses._end()
+            self.conductor.close_resource(responses)
 
     def _end_streams(self) -> None:
         """Close the streams of a lost session."""
@@ -363,7 +364,7 @@ class Calls(Generic[S]):
         self._had_image = False
         for each in streams:
             if each is not None:
-                each._end()
+                self.conductor.close_resource(each)
 
     def leave_to_parent(self) -> None:
         """Close the session in a forked child without touching the streams, which belong to the parent."""
@@ -377,13 +378,13 @@ class Calls(Generic[S]):
             raise AgentTerminated
         with suppress(MainstemError):
             while self.dropped:
-                self.dropped.popleft()._end()
-            return self._poll()
+                self.dropped.popleft()()
+            return self.poll()
         return 0
 
     def on_close(self) -> None: ...
 
-    def _poll(self) -> int:
+    def poll(self) -> int:
         """Route arrived messages, and return their number. Raises ConnectionLost if the archive ended the session."""
         arrived, responses = self._arrived, self._responses
         if responses is None:
@@ -420,7 +421,7 @@ class Calls(Generic[S]):
 
     def _call(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[Message]:
         """Send a request and return its first response, whatever its code."""
-        deadline = timeout if isinstance(timeout, Deadline) else Deadline(self._clock, timeout)
+        deadline = timeout if isinstance(timeout, Deadline) else Deadline(self.clock, timeout)
         while True:
             yield from self.ready(deadline)
             needed, release = _VERSIONS.get(name, (0, ""))
@@ -439,7 +440,7 @@ class Calls(Generic[S]):
     def _response(self, request: Request, deadline: Deadline, what: str, name: str) -> Steps[Message]:
         while not request.inbox:
             self._check_open(Delivery.UNKNOWN, request)
-            self._poll()
+            self.poll()
             if request.inbox:
                 break
             if deadline.expired:
@@ -459,7 +460,7 @@ class Calls(Generic[S]):
             raise refusal(what, message)
         return message
 
-    def _asking(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[int]:
+    def asking(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[int]:
         """Send a request and return the number in its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._accepted(what, timeout, name, **values)
         result: int = message.relevant_id
@@ -492,7 +493,7 @@ class Calls(Generic[S]):
         Raises:
             ArchiveError: The archive already records the stream, a limit is reached, or the disk is full.
         """
-        return self._asking(
+        return self.asking(
             f"start_recording of {channel} stream {stream_id}",
             timeout,
             "StartRecordingRequest2",
@@ -531,7 +532,7 @@ class Calls(Generic[S]):
         Raises:
             ArchiveError: There is no such recording, it is active, or another reason listed at ``start_recording``.
         """
-        return self._asking(
+        return self.asking(
             f"extend_recording {recording_id} by {channel} stream {stream_id}",
             timeout,
             "ExtendRecordingRequest2",
@@ -554,7 +555,7 @@ class Calls(Generic[S]):
             ArchiveError: No recording subscription has this channel and stream id.
         """
         what = f"stop_recording of {channel} stream {stream_id}"
-        yield from self._asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
+        yield from self.asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
 
     def stop_recording_subscription(self, subscription_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
         """Stop all recordings of a recording subscription.
@@ -567,7 +568,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording subscription.
         """
         what = f"stop_recording_subscription {subscription_id}"
-        yield from self._asking(what, timeout, "StopRecordingSubscriptionRequest", subscription_id=subscription_id)
+        yield from self.asking(what, timeout, "StopRecordingSubscriptionRequest", subscription_id=subscription_id)
 
     def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[bool]:
         """Stop one recording without stopping other recordings of its subscription.
@@ -585,7 +586,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"stop_recording_by_identity of recording {recording_id}"
-        found = yield from self._asking(what, timeout, "StopRecordingByIdentityRequest", recording_id=recording_id)
+        found = yield from self.asking(what, timeout, "StopRecordingByIdentityRequest", recording_id=recording_id)
         return bool(found)
 
     # -- listings --------------------------------------------------------------------------------------------------
@@ -638,12 +639,12 @@ class Calls(Generic[S]):
         self, count: int, end: ResponseCode, what: str, timeout: float | None, name: str, /, **values: Any
     ) -> Steps[tuple[list[Message], bool]]:
         """Return the descriptors from a listing request, and whether there are no more."""
-        deadline = Deadline(self._clock, timeout)
+        deadline = Deadline(self.clock, timeout)
         yield from self.ready(deadline)
         # A session can have only one listing at a time. Wait for another thread's listing, and for the rest of a cancelled one.
         while (other := self._listing) is not None and not self._is_over(other):
             self._check_open(Delivery.NONE)
-            self._poll()
+            self.poll()
             if deadline.expired:
                 raise Timeout(f"{what}: another listing ran for {timeout:g} s", timeout=timeout)
             yield None
@@ -657,9 +658,9 @@ class Calls(Generic[S]):
             keeps, seen = True, 0
             while not self._is_over(request):
                 self._check_open(Delivery.UNKNOWN, request)
-                self._poll()
+                self.poll()
                 if len(request.inbox) > seen:
-                    seen, deadline = len(request.inbox), Deadline(self._clock, timeout)
+                    seen, deadline = len(request.inbox), Deadline(self.clock, timeout)
                 elif deadline.expired:
                     keeps = False
                     raise self._no_response(what, deadline, name)
@@ -751,7 +752,7 @@ class Calls(Generic[S]):
         Returns:
             The recording's id; None if there is none.
         """
-        found = yield from self._asking(
+        found = yield from self.asking(
             f"find_last_matching_recording of stream {stream_id} session {session_id}",
             timeout,
             "FindLastMatchingRecordingRequest",
@@ -775,7 +776,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"start_position of recording {recording_id}"
-        return self._asking(what, timeout, "StartPositionRequest", recording_id=recording_id)
+        return self.asking(what, timeout, "StartPositionRequest", recording_id=recording_id)
 
     def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int | None]:
         """Return the current position of an active recording.
@@ -791,7 +792,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"recording_position of recording {recording_id}"
-        found = yield from self._asking(what, timeout, "RecordingPositionRequest", recording_id=recording_id)
+        found = yield from self.asking(what, timeout, "RecordingPositionRequest", recording_id=recording_id)
         return None if found == NULL else found
 
     def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int | None]:
@@ -808,7 +809,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"stop_position of recording {recording_id}"
-        found = yield from self._asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
+        found = yield from self.asking(what, timeout, "StopPositionRequest", recording_id=recording_id)
         return None if found == NULL else found
 
     def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
@@ -823,12 +824,12 @@ class Calls(Generic[S]):
         """
         what = f"max_recorded_position of recording {recording_id}"
         names = ["MaxRecordedPositionRequest"]
-        deadline = Deadline(self._clock, timeout)
+        deadline = Deadline(self.clock, timeout)
         yield from self.ready(deadline)
         if self.session.version < KNOWS_ARCHIVE_ID:
             names = ["RecordingPositionRequest", "StopPositionRequest", "RecordingPositionRequest"]
         for name in names:
-            found = yield from self._asking(what, deadline, name, recording_id=recording_id)
+            found = yield from self.asking(what, deadline, name, recording_id=recording_id)
             if found != NULL:
                 return found
         raise RemoteProtocolError(f"{what}: the archive has none", rule="position")
@@ -850,7 +851,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording, it is active, or the position is invalid.
         """
         what, name = f"truncate_recording {recording_id}", "TruncateRecordingRequest"
-        return self._asking(what, timeout, name, recording_id=recording_id, position=position)
+        return self.asking(what, timeout, name, recording_id=recording_id, position=position)
 
     def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
         """Delete a recording with all of its segments. Its id is not reused.
@@ -867,7 +868,7 @@ class Calls(Generic[S]):
             LocalProtocolError: The archive is too old.
         """
         what = f"purge_recording {recording_id}"
-        return self._asking(what, timeout, "PurgeRecordingRequest", recording_id=recording_id)
+        return self.asking(what, timeout, "PurgeRecordingRequest", recording_id=recording_id)
 
     def detach_segments(
         self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
@@ -884,7 +885,7 @@ class Calls(Generic[S]):
         """
         what, name = f"detach_segments of recording {recording_id}", "DetachSegmentsRequest"
         values = {"recording_id": recording_id, "new_start_position": new_start_position}
-        yield from self._asking(what, timeout, name, **values)
+        yield from self.asking(what, timeout, name, **values)
 
     def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
         """Delete the files of detached segments.
@@ -900,7 +901,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"delete_detached_segments of recording {recording_id}"
-        return self._asking(what, timeout, "DeleteDetachedSegmentsRequest", recording_id=recording_id)
+        return self.asking(what, timeout, "DeleteDetachedSegmentsRequest", recording_id=recording_id)
 
     def purge_segments(
         self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
@@ -919,7 +920,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording, or the position is invalid.
         """
         what, name = f"purge_segments of recording {recording_id}", "PurgeSegmentsRequest"
-        return self._asking(what, timeout, name, recording_id=recording_id, new_start_position=new_start_position)
+        return self.asking(what, timeout, name, recording_id=recording_id, new_start_position=new_start_position)
 
     def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> Steps[int]:
         """Attach the segments that were detached from a recording, if their files still exist.
@@ -935,7 +936,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording, or a file is not one of its segments.
         """
         what = f"attach_segments of recording {recording_id}"
-        return self._asking(what, timeout, "AttachSegmentsRequest", recording_id=recording_id)
+        return self.asking(what, timeout, "AttachSegmentsRequest", recording_id=recording_id)
 
     def migrate_segments(
         self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT
@@ -955,7 +956,7 @@ class Calls(Generic[S]):
         """
         what = f"migrate_segments of recording {src_recording_id} to {dst_recording_id}"
         values = {"src_recording_id": src_recording_id, "dst_recording_id": dst_recording_id}
-        return self._asking(what, timeout, "MigrateSegmentsRequest", **values)
+        return self.asking(what, timeout, "MigrateSegmentsRequest", **values)
 
     def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> Steps[None]:
         """Change the channel under which a recording is listed.
@@ -969,7 +970,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such recording.
         """
         what = f"update_channel of recording {recording_id}"
-        yield from self._asking(what, timeout, "UpdateChannelRequest", recording_id=recording_id, channel=channel)
+        yield from self.asking(what, timeout, "UpdateChannelRequest", recording_id=recording_id, channel=channel)
 
     # -- replication -----------------------------------------------------------------------------------------------
 
@@ -1048,7 +1049,7 @@ class Calls(Generic[S]):
             "encoded_credentials": credentials,
             "src_response_channel": src_response_channel,
         }
-        deadline = Deadline(self._clock, timeout)
+        deadline = Deadline(self.clock, timeout)
         yield from self.ready(deadline)
         name = "TaggedReplicateRequest"
         if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or any(
@@ -1056,7 +1057,7 @@ class Calls(Generic[S]):
         ):
             name, values = "ReplicateRequest2", values | newer
         values = {key: NULL if value is None else value for key, value in values.items()}
-        return (yield from self._asking(what, deadline, name, **values))
+        return (yield from self.asking(what, deadline, name, **values))
 
     def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> Steps[None]:
         """Stop a replication. The destination keeps what it has, and can be continued by another replication.
@@ -1069,7 +1070,7 @@ class Calls(Generic[S]):
             ArchiveError: There is no such replication.
         """
         what = f"stop_replication {replication_id}"
-        yield from self._asking(what, timeout, "StopReplicationRequest", replication_id=replication_id)
+        yield from self.asking(what, timeout, "StopReplicationRequest", replication_id=replication_id)
 
     # -- replay ----------------------------------------------------------------------------------------------------
 
@@ -1108,7 +1109,7 @@ class Calls(Generic[S]):
         """
         part = position, length, follow, limit_counter_id, file_io_max_length
         options = ReplayOptions(recording_id, channel, stream_id, *part)
-        return (yield from self._start_replay(options, timeout)).replay_id
+        return (yield from self.request_replay(options, timeout)).replay_id
 
     def replay(
         self,
@@ -1158,13 +1159,13 @@ class Calls(Generic[S]):
         """
         part = position, length, follow, limit_counter_id, file_io_max_length
         options = ReplayOptions(recording_id, channel, stream_id, *part)
-        deadline = Deadline(self._clock, timeout)
+        deadline = Deadline(self.clock, timeout)
         promise = yield from self._promise(options, deadline)
         subscription: Any
         subscription, started = yield from self.unchecked_replay(options, deadline)
         subscription._feed = ReplayFeed(self, started, options, promise)
         # The subscription keeps this client open, so the Aeron client must not keep the subscription.
-        self._conductor.let_go(subscription)
+        self.conductor.let_go(subscription)
         typed: S = subscription
         return typed
 
@@ -1205,14 +1206,14 @@ class Calls(Generic[S]):
         for each in before:
             each.is_stopped = True
         try:
-            yield from self._asking(what, timeout, name, **values)
+            yield from self.asking(what, timeout, name, **values)
         except BaseException as error:
             if isinstance(error, ArchiveError) or getattr(error, "may_retry", False):
                 for each in before:
                     each.is_stopped = False
             raise
 
-    def _start_replay(self, options: ReplayOptions, timeout: float | Deadline | None) -> Steps[StartedReplay]:
+    def request_replay(self, options: ReplayOptions, timeout: float | Deadline | None) -> Steps[StartedReplay]:
         if ChannelUri.parse(options.channel).is_response:
             raise ConfigurationError(
                 f"start_replay to {options.channel}: a response channel needs its subscription; use replay"
@@ -1225,7 +1226,7 @@ class Calls(Generic[S]):
         recording_id = options.recording_id
         # The archive's refusal means that the end is unknown. The replay request may be refused too, with its own error.
         with suppress(ArchiveError):
-            end = yield from self._asking(options.what, deadline, "StopPositionRequest", recording_id=recording_id)
+            end = yield from self.asking(options.what, deadline, "StopPositionRequest", recording_id=recording_id)
             if end != NULL:
                 return Promise(end, is_final=True)
             end = yield from self.max_recorded_position(recording_id, timeout=deadline.left)
@@ -1237,9 +1238,9 @@ class Calls(Generic[S]):
 
         Replays can end a little earlier than the archive notes that the recording has stopped.
         """
-        settled = Deadline(self._clock, SETTLING_S)
+        settled = Deadline(self.clock, SETTLING_S)
         while (found := (yield from self.stop_position(recording_id))) is None and not settled.expired:
-            pause = Deadline(self._clock, ASKING_S)
+            pause = Deadline(self.clock, ASKING_S)
             while not pause.expired:
                 yield None
         return found
@@ -1253,12 +1254,12 @@ class Calls(Generic[S]):
         return self._replay_to(options, deadline)
 
     def _replay_to(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
-        started = yield from self._start_replay(options, deadline)
+        started = yield from self.request_replay(options, deadline)
         try:
             joined = with_values(options.channel, {"session-id": replay_session(started.replay_id)})
             return (yield from self._subscribe(joined, options.stream_id, deadline)), started
         except BaseException:
-            self._send_once("StopReplayRequest", replay_session_id=started.replay_id)
+            self.send_once("StopReplayRequest", replay_session_id=started.replay_id)
             raise
 
     def _replay_to_any_port(self, options: ReplayOptions, deadline: Deadline) -> Steps[tuple[S, StartedReplay]]:
@@ -1266,17 +1267,17 @@ class Calls(Generic[S]):
         yield from self.ready(deadline)
         channel = options.channel
         if "session-id" not in channel:
-            operation = self._conductor.next_session_id(options.stream_id)
-            session_id = yield from self._result(operation, deadline, "a session id from the driver")
+            operation = self.conductor.next_session_id(options.stream_id)
+            session_id = yield from self.result_of(operation, deadline, "a session id from the driver")
             channel = with_values(channel, {"session-id": session_id})
         subscription: Any = yield from self._subscribe(channel, options.stream_id, deadline)
         try:
             while not (addresses := subscription.local_addresses):
                 yield from self._pause(deadline, "the port of the replay channel")
             bound = replace(options, channel=with_bound_port(channel, addresses[0]))
-            return subscription, (yield from self._start_replay(bound, deadline))
+            return subscription, (yield from self.request_replay(bound, deadline))
         except BaseException:
-            subscription._end()
+            self.conductor.close_resource(subscription)
             raise
 
     def _replay_over_response_channel(
@@ -1289,7 +1290,7 @@ class Calls(Generic[S]):
             registration_id = subscription.registration_id
             return subscription, (yield from self.start_replay_by_response(registration_id, options, deadline))
         except BaseException:
-            subscription._end()
+            self.conductor.close_resource(subscription)
             raise
 
     def start_replay_by_response(
@@ -1297,12 +1298,12 @@ class Calls(Generic[S]):
     ) -> Steps[StartedReplay]:
         """Request a replay over a publication tied to the subscription. A token authorizes it on behalf of this session."""
         what, recording_id = options.what, options.recording_id
-        token = yield from self._asking(what, deadline, "ReplayTokenRequest", recording_id=recording_id)
+        token = yield from self.asking(what, deadline, "ReplayTokenRequest", recording_id=recording_id)
         values = {"response-correlation-id": registration_id, "ssc": "false"}
         requests = with_control_defaults(self.channel)
         requests = with_values(requests, values, without=("session-id", *POSITION_KEYS))
-        adding = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
-        publication = yield from self._result(adding, deadline, "the publication that asks for the replay")
+        adding = self.conductor.add_publication(ExclusivePublication, requests, self._stream_id)
+        publication = yield from self.result_of(adding, deadline, "the publication that asks for the replay")
         try:
             while not publication.is_connected or publication.available_window <= 0:
                 yield from self._pause(deadline, "a connection for the replay's request")
@@ -1316,13 +1317,13 @@ class Calls(Generic[S]):
                 raise refusal(what, message)
             return StartedReplay(message.relevant_id, message.correlation_id)
         finally:
-            publication._end()
+            self.conductor.close_resource(publication)
 
     def _subscribe(self, channel: str, stream_id: int, deadline: Deadline) -> Steps[S]:
-        operation: Operation[S] = self._conductor.add_subscription(self.subscription_kind, channel, stream_id)
-        return (yield from self._result(operation, deadline, "the subscription to the replay"))
+        operation: Operation[S] = self.conductor.add_subscription(self.subscription_kind, channel, stream_id)
+        return (yield from self.result_of(operation, deadline, "the subscription to the replay"))
 
-    def _send_once(self, name: str, **values: Any) -> None:
+    def send_once(self, name: str, **values: Any) -> None:
         """Try once to send a request whose response does not matter."""
         if not self.closed and self.session.is_connected:
             request = self.session.open_request(name, **values)
@@ -1357,7 +1358,7 @@ class ReplayFeed:
         self._what = options.what
         self._length, self._is_bounded = options.length, options.limit_counter_id is not None
         self._promise = promise
-        self._arrival = Deadline(calls._clock, ARRIVAL_S)
+        self._arrival = Deadline(calls.clock, ARRIVAL_S)
         calls.session.replays[started.correlation_id] = self
         for event in list(calls.session.events):
             if isinstance(event, ArchiveError) and event.correlation_id == started.correlation_id:
@@ -1432,8 +1433,8 @@ class ReplayFeed:
         if calls.closed:
             return "the archive client was closed, so it is unknown whether the archive still serves the replay"
         if self._is_session_lost:
-            return calls._loss
-        deadline = Deadline(calls._clock, TIMEOUT)
+            return calls.loss
+        deadline = Deadline(calls.clock, TIMEOUT)
         request = calls.session.open_request(name, recording_id=self.recording_id)
         try:
             yield from calls._send(calls._requests, request, deadline, self._what)
@@ -1472,7 +1473,7 @@ class Events:
     def wait(self, timeout: float | None) -> Steps[bool]:
         """Wait for an event. Return False once the client is closed."""
         calls, events = self._calls, self._calls.session.events
-        deadline = Deadline(calls._clock, timeout)
+        deadline = Deadline(calls.clock, timeout)
         while not events:
             if calls.closed:
                 return False
@@ -1481,8 +1482,8 @@ class Events:
                 self._generation = calls.session.generation
             calls._check_open(Delivery.UNKNOWN)
             if self._generation != calls.session.generation:
-                raise ConnectionLost(calls._loss)
-            calls._poll()
+                raise ConnectionLost(calls.loss)
+            calls.poll()
             if events:
                 break
             if deadline.expired:
@@ -1620,7 +1621,7 @@ class ClientBase(Generic[S]):
     @property
     def error(self) -> Exception | None:
         """The error that ended the session: a ConnectionLost, DriverTimeout or ClientTimeout. None if there is none."""
-        return self._calls._conductor.failure or self._calls.lost
+        return self._calls.conductor.failure or self._calls.lost
 
     def stats(self) -> ClientStats:
         """Return the client's statistics."""

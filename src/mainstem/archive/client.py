@@ -49,7 +49,7 @@ class BlockingCalls(Calls[Subscription]):
         self.stopped = threading.Event()
 
     def run(self, steps: Steps[T]) -> T:
-        waiting = Waiting(self._conductor.invokers)
+        waiting = Waiting(self.conductor.invokers)
         return run(steps, lambda _: waiting(Wait(subscription=self._responses)), lambda: self.lock)
 
     def do_work(self, now_ns: int) -> int:
@@ -119,7 +119,7 @@ class ReplayMerge(MergeBase, Closing):
             ArchiveError: The archive refused or ended the replay.
             ConnectionLost: The image or the session with the archive ended before the merge was complete.
         """
-        waiting = Waiting(self._calls._conductor.invokers)
+        waiting = Waiting(self._calls.conductor.invokers)
         while run(self._taking(timeout), waiting):
             while self._taken:
                 yield self._hand_out()
@@ -154,7 +154,7 @@ class Client(ClientBase[Subscription], Closing):
         self._owned = owned
         self._worker: AgentRunner | None = None
         calls.run(calls.connecting(timeout))
-        self._worker = AgentRunner(calls, calls, clock=calls._clock).start()
+        self._worker = AgentRunner(calls, calls, clock=calls.clock).start()
         close_at_exit(self)
 
     start_recording = blocks(Calls.start_recording)

@@ -76,17 +76,17 @@ def join_live(
         if image.active_transport_count < ACTIVE_TRANSPORTS:
             settled = None
         elif settled is None:
-            settled = Deadline(calls._clock, SETTLING_TIME)
+            settled = Deadline(calls.clock, SETTLING_TIME)
         if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
             note("the live destination")
-            adding = calls._conductor.add_destination(subscription, live_destination)
-            yield from calls._result(adding, Deadline(calls._clock, timeout), "the live destination")
+            adding = calls.conductor.add_destination(subscription, live_destination)
+            yield from calls.result_of(adding, Deadline(calls.clock, timeout), "the live destination")
             is_live_added, pause = True, FIRST_PAUSE
         elif is_live_added and distance <= 0 and settled is not None and settled.expired:
             return True
         else:
             note("the live stream")
-            resumed = Deadline(calls._clock, pause)
+            resumed = Deadline(calls.clock, pause)
             pause = min(2 * pause, LAST_PAUSE)
             while not resumed.expired:
                 if has_ended():
@@ -130,7 +130,7 @@ class MergeBase:
         self._generation = -1
         self._steps: Steps[None] | None = self._merging()
         self._seen: tuple[str, int] | None = None
-        self._deadline = Deadline(calls._clock, progress_timeout)
+        self._deadline = Deadline(calls.clock, progress_timeout)
         self._taken: deque[Message] = deque()
         self._read_position = -1
         self._recorded: int | None = None  # the last known recorded position
@@ -177,7 +177,7 @@ class MergeBase:
 
     def _taking(self, timeout: float | None) -> Steps[bool]:
         """Wait for messages and take them. Return False once no more will arrive."""
-        deadline = Deadline(self._calls._clock, timeout)
+        deadline = Deadline(self._calls.clock, timeout)
         while True:
             self._take(MESSAGES_AT_ONCE)
             if self._taken or self._has_ended:
@@ -214,7 +214,7 @@ class MergeBase:
         progress = self._step, -1 if self._image is None else self._image.position
         if progress != self._seen:
             self._seen = progress
-            self._deadline = Deadline(self._calls._clock, self._timeout)
+            self._deadline = Deadline(self._calls.clock, self._timeout)
         elif self._deadline.expired:
             raise Timeout(
                 f"merge of recording {self.recording_id}: no progress for {self._timeout:g} s at position {self.position},"
@@ -223,18 +223,18 @@ class MergeBase:
             )
 
     def _merging(self) -> Steps[None]:
-        calls, subscription, conductor = self._calls, self.subscription, self._calls._conductor
+        calls, subscription, conductor = self._calls, self.subscription, self._calls.conductor
         described = yield from calls.list_recording(self.recording_id)
         if described is None:
             # This raises the archive's own error, with its code.
             what = f"merge of recording {self.recording_id}"
-            yield from calls._asking(what, TIMEOUT, "StartPositionRequest", recording_id=self.recording_id)
+            yield from calls.asking(what, TIMEOUT, "StartPositionRequest", recording_id=self.recording_id)
             raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
         self._generation = calls.session.generation
         # ``progress_timeout`` limits a merge, so its commands have no limit of their own, unlike those of a replication.
-        never = Deadline(calls._clock, None)
+        never = Deadline(calls.clock, None)
         adding = conductor.add_destination(subscription, self._replay_destination)
-        self._destination = yield from calls._result(adding, never, self._step)
+        self._destination = yield from calls.result_of(adding, never, self._step)
         destination = self._replay_destination
         if has_any_port(destination):
             while not (addresses := subscription.local_addresses):
@@ -267,8 +267,8 @@ class MergeBase:
         removing = conductor.remove_destination(self.subscription, self._destination)
         self._destination = None
         self._is_merged = True
-        yield from calls._result(removing, never, "the removal of the replay's destination")
-        calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+        yield from calls.result_of(removing, never, "the removal of the replay's destination")
+        calls.send_once("StopReplayRequest", replay_session_id=self._replay_id)
         self._replay_id = None
 
     def _note(self, step: str) -> None:
@@ -282,7 +282,7 @@ class MergeBase:
         """Return False if the image has not ended. Raises ConnectionLost if it has."""
         why = ""
         if self._calls.session.generation != self._generation:
-            why = self._calls._loss
+            why = self._calls.loss
         elif image.closed:
             why = "the image ended before the live stream was joined"
         if why:
@@ -300,9 +300,9 @@ class MergeBase:
                 self._steps.close()
                 self._steps = None
             if self._destination is not None and not self.subscription.closed:
-                self._calls._conductor.remove_destination(self.subscription, self._destination)
+                self._calls.conductor.remove_destination(self.subscription, self._destination)
             if self._replay_id is not None:
-                self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+                self._calls.send_once("StopReplayRequest", replay_session_id=self._replay_id)
             self._destination = self._replay_id = None
 
     def __del__(self) -> None:
@@ -312,7 +312,7 @@ class MergeBase:
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
             finally:
                 # This runs in whatever thread collects it, with any locks that thread holds.
-                self._calls.dropped.append(self)
+                self._calls.dropped.append(self._end)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "merged" if self._is_merged else f"waiting for {self._step}"

@@ -36,7 +36,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.files import MappedFiles
 from mainstem.archive.calls import CONTROL_STREAM_ID, RESPONSE_STREAM_ID, ReplayOptions, cut_short
 from mainstem.archive.channels import is_local_host
-from mainstem.archive.client import Client, connect
+from mainstem.archive.client import BlockingCalls, Client
 from mainstem.errors import (
     ArchiveError,
     ArchiveErrorCode,
@@ -170,16 +170,17 @@ class RemoteArchive:
         if self._client is None or not self._client.connected:
             self._disconnect()
             stream_id, response_stream_id = self._streams
-            self._client = connect(
+            self._calls = BlockingCalls(
+                self._aeron,
                 self._control,
                 response_channel=self._response,
                 stream_id=stream_id,
                 response_stream_id=response_stream_id,
                 credentials=self._credentials,
+                on_challenge=None,
                 client_name="mainstem-archive-reader",
-                timeout=_attempt(deadline),
-                aeron=self._aeron,
             )
+            self._client = Client(self._calls, None, _attempt(deadline))
         return self._client
 
     def _disconnect(self) -> None:
@@ -257,7 +258,7 @@ class RemoteArchive:
         end = self._end(descriptor, position)
         what = f"replay recording {descriptor.recording_id} from position {position}"
         return self._of_recording(
-            what, descriptor, lambda client: _Replay(client, self._response, descriptor, position, end)
+            what, descriptor, lambda client: _Replay(client, self._calls, self._response, descriptor, position, end)
         )
 
     def keep(self, replay: _Replay | None) -> None:
@@ -280,15 +281,23 @@ class RemoteArchive:
 class _Replay:
     """A replay up to the recording's end, as known when the replay started."""
 
-    def __init__(self, client: Client, channel: str, descriptor: RecordingDescriptor, position: int, end: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        calls: BlockingCalls,
+        channel: str,
+        descriptor: RecordingDescriptor,
+        position: int,
+        end: int,
+    ) -> None:
         self.recording_id, self.position, self.end = descriptor.recording_id, position, end
         self._ids = descriptor.session_id, descriptor.stream_id
-        self._client = client
+        self._client, self._calls = client, calls
         self._walk, self._own = FrameWalk(), FrameWalk()
         self._late_error()
         options = ReplayOptions(self.recording_id, channel, REPLAY_STREAM_ID, position, length=end - position)
-        replay = client._calls.unchecked_replay(options, Deadline(SYSTEM_CLOCK, ATTEMPT_S))
-        self._subscription, started = client._calls.run(replay)
+        replay = calls.unchecked_replay(options, Deadline(SYSTEM_CLOCK, ATTEMPT_S))
+        self._subscription, started = calls.run(replay)
         self._id = started.replay_id
 
     def take(self, staging: bytearray, deadline: Deadline) -> tuple[int, int]:
@@ -343,8 +352,8 @@ class _Replay:
         """Stop the replay without waiting."""
         self._subscription.close()
         if self._client.connected:
-            with self._client._calls.lock:
-                self._client._calls._send_once("StopReplayRequest", replay_session_id=self._id)
+            with self._calls.lock:
+                self._calls.send_once("StopReplayRequest", replay_session_id=self._id)
 
 
 class ReplayedSegment:

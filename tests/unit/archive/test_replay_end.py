@@ -38,7 +38,7 @@ def check(
     """Check the end of a replay of the positions 1024 to 4096 while its archive is alive, with ``stop`` as its stop position."""
     calls: Any
     calls, archive = connected()
-    calls.run, calls._clock = run, SteppingClock()
+    calls.run, calls.clock = run, SteppingClock()
     archive.answer = stop
     request = ReplayOptions(7, "aeron:ipc", 1002, **options)
     feed = ReplayFeed(calls, StartedReplay(1 << 32, 5), request, Promise(end, is_final))

@@ -15,7 +15,7 @@ from mainstem.errors import Timeout
 def test_subscribing_and_asking_over_a_response_channel_share_the_timeout() -> None:
     calls, _ = connected()
     now = SimpleNamespace(ns=0)
-    calls._clock = SimpleNamespace(monotonic_ns=lambda: now.ns)  # type: ignore[assignment]
+    calls.clock = SimpleNamespace(monotonic_ns=lambda: now.ns)  # type: ignore[assignment]
 
     class Adding:
         """A command of the driver, which responds after three seconds."""
@@ -29,9 +29,11 @@ def test_subscribing_and_asking_over_a_response_channel_share_the_timeout() -> N
         def is_done(self) -> bool:
             return now.ns >= self.due_ns
 
-    stream = SimpleNamespace(registration_id=9, is_connected=False, _end=lambda: None)
-    calls._conductor = SimpleNamespace(  # type: ignore[assignment]
-        add_subscription=lambda *_: Adding(stream), add_publication=lambda *_: Adding(stream)
+    stream = SimpleNamespace(registration_id=9, is_connected=False)
+    calls.conductor = SimpleNamespace(  # type: ignore[assignment]
+        add_subscription=lambda *_: Adding(stream),
+        add_publication=lambda *_: Adding(stream),
+        close_resource=lambda _: None,
     )
     steps = calls.replay(7, "aeron:udp?control-mode=response|control=localhost:8011", 1002, length=1, timeout=5.0)
 

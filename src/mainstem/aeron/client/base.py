@@ -161,3 +161,8 @@ class AeronBase:
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
             finally:
                 self._end()
+
+
+def conductor_of(aeron: AeronBase) -> ClientConductor:
+    """Return the conductor of a client, for what is built on clients."""
+    return aeron._conductor

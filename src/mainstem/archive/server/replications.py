@@ -292,8 +292,8 @@ class Replication:
             return
         if request.has_destinations:
             self._replay_destination = _destination(channel)
-            adding = calls._conductor.add_destination(entry.subscription, self._replay_destination)
-            yield from calls._result(adding, deadline, "the replay's destination")
+            adding = calls.conductor.add_destination(entry.subscription, self._replay_destination)
+            yield from calls.result_of(adding, deadline, "the replay's destination")
         if has_any_port(channel):
             while not (addresses := entry.subscription.local_addresses):
                 self._check_entry(entry)
@@ -303,7 +303,7 @@ class Replication:
         if request.live_destination:
             values |= {"linger": 0, "eos": "false"}
         options = replace(options, channel=with_values(channel, values))
-        started = yield from calls._start_replay(options, self._timeout)
+        started = yield from calls.request_replay(options, self._timeout)
         self._replay_id = started.replay_id
 
     def _recording(self, entry: RecordingSubscription) -> Steps[RecordingSession]:
@@ -380,8 +380,8 @@ class Replication:
         if not is_joined:
             return False
         # Nothing limits the progress of a replication, so its commands have a limit of their own, unlike those of a ReplayMerge.
-        removing = calls._conductor.remove_destination(entry.subscription, self._replay_destination)
-        yield from calls._result(removing, self._deadline(), "the removal of the replay's destination")
+        removing = calls.conductor.remove_destination(entry.subscription, self._replay_destination)
+        yield from calls.result_of(removing, self._deadline(), "the removal of the replay's destination")
         return True
 
     def _ask_position(self) -> Steps[int | None]:
@@ -398,10 +398,10 @@ class Replication:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._calls._clock, self._timeout)
+        return Deadline(self._calls.clock, self._timeout)
 
     def _soon(self) -> Deadline:
-        return Deadline(self._calls._clock, POLL_INTERVAL_NS / NS_PER_SECOND)
+        return Deadline(self._calls.clock, POLL_INTERVAL_NS / NS_PER_SECOND)
 
     def _wait(self, deadline: Deadline, step: str) -> Steps[None]:
         if deadline.expired:
@@ -419,7 +419,7 @@ class Replication:
         if not self._next_poll.expired:
             return
         self._next_poll = self._soon()
-        self._calls._poll()
+        self._calls.poll()
         events = self._calls.session.events
         while events:
             event = events.popleft()
@@ -450,7 +450,7 @@ class Replication:
                 stopped = self._recordings.stop_subscription(self._entry)
             with suppress(MainstemError):
                 if self._replay_id is not None and self._calls.lost is None:
-                    self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+                    self._calls.send_once("StopReplayRequest", replay_session_id=self._replay_id)
                 self._calls.end()
         finally:
             self._signal(RecordingSignal.REPLICATE_END, NULL)

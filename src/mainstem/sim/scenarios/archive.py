@@ -328,7 +328,7 @@ class ArchiveRun:
     def _replay(self, calls: Calls[Subscription], stream: PublishedStream) -> Steps[Subscription]:
         channel = f"aeron:udp?endpoint={self.peer.address}:{REPLAY_PORT}"
         options = ReplayOptions(stream.recording_id, channel, REPLAY_STREAM)
-        stream.replay, _ = yield from calls.unchecked_replay(options, Deadline(calls._clock, TIMEOUT_S))
+        stream.replay, _ = yield from calls.unchecked_replay(options, Deadline(calls.clock, TIMEOUT_S))
         return stream.replay
 
     def _signal(self, calls: Calls[Subscription], signal: RecordingSignal) -> Steps[int]:
