@@ -40,7 +40,7 @@ from mainstem.archive.channels import (
     with_control_defaults,
 )
 from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
-from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, refusal
+from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, response_error
 from mainstem.errors import (
     ArchiveError,
     ArchiveErrorCode,
@@ -457,7 +457,7 @@ class Calls(Generic[S]):
         """Send a request and return its response. Raises ArchiveError if the code is not OK."""
         message = yield from self._call(what, timeout, name, **values)
         if message.code != ResponseCode.OK:
-            raise refusal(what, message)
+            raise response_error(what, message)
         return message
 
     def asking(self, what: str, timeout: float | Deadline | None, name: str, /, **values: Any) -> Steps[int]:
@@ -675,7 +675,7 @@ class Calls(Generic[S]):
         if messages[-1].name != "ControlResponse":
             return messages, False
         if messages[-1].code != end:
-            raise refusal(what, messages[-1])
+            raise response_error(what, messages[-1])
         return messages[:-1], True
 
     def _is_over(self, request: Request) -> bool:
@@ -1314,7 +1314,7 @@ class Calls(Generic[S]):
             finally:
                 self.session.forget(request)
             if message.code != ResponseCode.OK:
-                raise refusal(what, message)
+                raise response_error(what, message)
             return StartedReplay(message.relevant_id, message.correlation_id)
         finally:
             self.conductor.close_resource(publication)

@@ -204,7 +204,7 @@ class MessageType:
     def decode(self, data: bytes, block_length: int, version: int) -> Message:
         """Decode the block and the data that follow the header. Raises RemoteProtocolError if a length is impossible."""
         if block_length < self._base_length or len(data) < _HEADER.size + block_length:
-            raise _refusal("block length", f"{self.name} has a block of {block_length} bytes in {len(data)}")
+            raise _unreadable("block length", f"{self.name} has a block of {block_length} bytes in {len(data)}")
         count = len(self.fields)
         while (field := self.fields[count - 1]).end > block_length or field.since > version:
             count -= 1
@@ -225,7 +225,7 @@ class MessageType:
             (length,) = _LENGTH.unpack_from(data, at)
             if start + length <= len(data):
                 return data[start : start + length], start + length
-        raise _refusal("data length", f"{name} of {self.name} is longer than the message ({len(data)} bytes)")
+        raise _unreadable("data length", f"{name} of {self.name} is longer than the message ({len(data)} bytes)")
 
     def __repr__(self) -> str:
         return f"<MessageType {self.name} {self.template_id}>"
@@ -275,13 +275,13 @@ def decode(data: bytes) -> Message:
     Raises RemoteProtocolError; its ``rule`` is one of "header", "schema id", "template id", "block length" and "data length".
     """
     if len(data) < _HEADER.size:
-        raise _refusal("header", f"{len(data)} bytes are shorter than a header of {_HEADER.size}")
+        raise _unreadable("header", f"{len(data)} bytes are shorter than a header of {_HEADER.size}")
     block_length, template_id, schema_id, version = _HEADER.unpack_from(data)
     if schema_id != SCHEMA_ID:
-        raise _refusal("schema id", f"schema {schema_id} is not {SCHEMA_ID}")
+        raise _unreadable("schema id", f"schema {schema_id} is not {SCHEMA_ID}")
     message_type = _BY_ID.get(template_id)
     if message_type is None:
-        raise _refusal("template id", f"schema {SCHEMA_ID} version {SCHEMA_VERSION} has no template {template_id}")
+        raise _unreadable("template id", f"schema {SCHEMA_ID} version {SCHEMA_VERSION} has no template {template_id}")
     return message_type.decode(data, block_length, version)
 
 
@@ -300,7 +300,7 @@ class MessageReader:
             return None
 
 
-def _refusal(rule: str, reason: str) -> RemoteProtocolError:
+def _unreadable(rule: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"cannot read a message of Aeron Archive: {reason}", rule=rule)
 
 

@@ -166,7 +166,7 @@ class ClientSession:
             step = "the response to the answered challenge"
             self._ask(step, "ChallengeResponse", encoded_credentials=bytes(credentials))
         elif message.code != ResponseCode.OK:
-            raise refusal("connect to the archive", message)
+            raise response_error("connect to the archive", message)
         elif not self.version and message.version >= KNOWS_ARCHIVE_ID:
             self.version = message.version
             self._ask("the archive's id", "ArchiveIdRequest")
@@ -244,7 +244,7 @@ def signal_of(message: Message) -> Signal | None:
     )
 
 
-def refusal(what: str, message: Message) -> ArchiveError | RemoteProtocolError:
+def response_error(what: str, message: Message) -> ArchiveError | RemoteProtocolError:
     """Return the error for a response whose code is not OK."""
     if message.code == ResponseCode.ERROR:
         code = ArchiveErrorCode(message.relevant_id)

@@ -20,7 +20,7 @@ from mainstem.archive.server import ArchiveServer
 from mainstem.archive.server.access import AcceptAll, allow_all
 from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.files import ArchiveFiles
-from mainstem.archive.server.refusals import unexpected
+from mainstem.archive.server.request_errors import unexpected
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording import open_recordings, read_catalog

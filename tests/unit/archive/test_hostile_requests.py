@@ -16,7 +16,7 @@ from tests.support.many_recordings import make_recordings
 from mainstem.archive.messages import TYPES, ResponseCode, encode
 from mainstem.archive.server import Accept, Challenge, Reject
 from mainstem.archive.server.control_session import MAX_TEXT_LENGTH
-from mainstem.archive.server.refusals import unexpected
+from mainstem.archive.server.request_errors import unexpected
 from mainstem.archive.server.sessions import MAX_SESSIONS_OF_IMAGE
 from mainstem.errors import ArchiveErrorCode
 

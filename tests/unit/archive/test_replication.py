@@ -15,7 +15,7 @@ from tests.support.same_recordings import check_equal
 from mainstem import archive
 from mainstem.archive import RecordingSignal, Signal
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, CredentialTable, Reject
-from mainstem.archive.server.refusals import unexpected
+from mainstem.archive.server.request_errors import unexpected
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.catalog import CATALOG_FILE, ENTRY_HEADER_LENGTH, find_catalog_problems, read_catalog
 from mainstem.recording.segments import segment_bases

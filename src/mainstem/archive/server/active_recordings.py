@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.read import find_ready
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.request_errors import request_error
 from mainstem.errors import ArchiveErrorCode
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ActiveRecordings:
     def check_inactive(self, what: str, recording_id: int) -> None:
         """Raise ArchiveError if a recording is active."""
         if recording_id in self._sessions or recording_id in self.reserved:
-            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
+            raise request_error(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
 
     def get(self, recording_id: int) -> RecordingSession | None:
         return self._sessions.get(recording_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.channel import ChannelUri
 from mainstem.archive.messages import ResponseCode
 from mainstem.archive.server.channels import stripped
-from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.catalog import check_texts
 
@@ -35,13 +35,13 @@ class ChannelUpdates:
 
     def add(self, session: ControlSession, request: Message) -> int | None:
         if session.listing is not None:
-            raise refusal("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
+            raise request_error("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
         descriptor = self._files.find(request.recording_id)
         if descriptor is None:
             session.respond(request.correlation_id, request.recording_id, ResponseCode.RECORDING_UNKNOWN)
             return None
         if sum(owner is session for owner, _, _ in self._updates) >= MAX_UPDATES:
-            raise refusal(f"{MAX_UPDATES} updates of this session are in progress, as many as there may be")
+            raise request_error(f"{MAX_UPDATES} updates of this session are in progress, as many as there may be")
         uri = ChannelUri.parse(request.channel)
         check_texts(stripped(uri), request.channel)
         steps = self._files.update_channel(descriptor.recording_id, stripped=stripped(uri), original=request.channel)

@@ -29,10 +29,10 @@ from mainstem.archive.server.duty_cycle import DutyCycle, step_each
 from mainstem.archive.server.listings import Listings
 from mainstem.archive.server.recording_session import RecordingEvents
 from mainstem.archive.server.recordings import Recordings
-from mainstem.archive.server.refusals import reason_of, refusal
 from mainstem.archive.server.refused_requests import RefusedRequests
 from mainstem.archive.server.replays import Replays, has_token
 from mainstem.archive.server.replications import Replications
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.archive.server.sessions import ControlSessions
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 
@@ -285,7 +285,7 @@ class ArchiveConductor:
         handler = handler or self._handlers[request.name]
         try:
             if not self._is_authorized(request.name, session):
-                raise refusal(f"{request.name} is not authorized", ArchiveErrorCode.UNAUTHORISED_ACTION)
+                raise request_error(f"{request.name} is not authorized", ArchiveErrorCode.UNAUTHORISED_ACTION)
             result = handler(session, request)
         except ArchiveError as error:
             session.fail(correlation_id, str(error), error.code)

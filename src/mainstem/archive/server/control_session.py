@@ -27,7 +27,7 @@ from mainstem.archive.messages import ResponseCode, encode
 from mainstem.archive.server.access import Accept, AcceptAll, Challenge, Reject
 from mainstem.archive.server.channels import name_in
 from mainstem.archive.server.publications import AddingPublication
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.request_errors import request_error
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class ControlSession:
         if not self._lookup.is_done:
             return False
         if self._lookup.error:
-            raise refusal(self._lookup.error)
+            raise request_error(self._lookup.error)
         address, port = self._lookup.address, values[key].rpartition(":")[2]
         numeric = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self._channel, self._lookup = with_values(self._channel, {key: numeric}), None

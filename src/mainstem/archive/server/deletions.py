@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_STREAM_ID_OFFSET
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.messages import NULL, RecordingSignal
-from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.segments import is_frame, segment_base, segment_name
 
@@ -153,7 +153,7 @@ class Attachment:
             if self._count:
                 d = files.known(self.recording_id)
                 if d.start_position != self._before or not self._path(d, segment_base(d, self._start)).exists():
-                    raise refusal(
+                    raise request_error(
                         f"recording {self.recording_id} was changed while its segments were examined; try again"
                     )
                 files.set_start(d, self._start)
@@ -212,7 +212,7 @@ class Deletions:
 
     def _check_idle(self, recording_id: int) -> None:
         if recording_id in self._operations:
-            raise refusal(f"another delete operation in progress for recording id: {recording_id}")
+            raise request_error(f"another delete operation in progress for recording id: {recording_id}")
 
     def _path(self, recording_id: int, base: int) -> Path:
         return self._files.directory / segment_name(recording_id, base)
@@ -277,7 +277,7 @@ class Deletions:
         recording_id = d.recording_id
         self._recordings.check_inactive("truncate", recording_id)
         if position % FRAME_ALIGNMENT or not d.start_position <= position <= d.stop_position:
-            raise refusal(
+            raise request_error(
                 f"invalid position {position}: start={d.start_position} stop={d.stop_position} alignment={FRAME_ALIGNMENT}",
                 ArchiveErrorCode.INVALID_POSITION,
             )
@@ -289,7 +289,7 @@ class Deletions:
             and position != d.stop_position
             and not _is_frame(self._path(recording_id, base), d, base, position)
         ):
-            raise refusal(f"{position} position not aligned to a data header")
+            raise request_error(f"{position} position not aligned to a data header")
         replays = self._replays_of(recording_id)
         for replay in replays:
             replay.close()
@@ -307,7 +307,7 @@ class Deletions:
         d = self._files.known(request.recording_id)
         recording_id = d.recording_id
         if self._replays_of(recording_id):
-            raise refusal(
+            raise request_error(
                 f"cannot purge recording with active replay {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING
             )
         self._recordings.check_inactive("purge", recording_id)
@@ -327,15 +327,15 @@ class Deletions:
         recording_id, length = d.recording_id, d.segment_file_length
         first, last = segment_base(d, d.start_position) + length, segment_base(d, self._end_of(d))
         if (start - first) % length:
-            raise refusal(f"invalid segment start: newStartPosition={start}")
+            raise request_error(f"invalid segment start: newStartPosition={start}")
         if start < first:
-            raise refusal(f"invalid detach: newStartPosition={start} lowerBound={first}")
+            raise request_error(f"invalid detach: newStartPosition={start} lowerBound={first}")
         if start > last:
-            raise refusal(f"invalid detach: in use, newStartPosition={start} upperBound={last}")
+            raise request_error(f"invalid detach: in use, newStartPosition={start} upperBound={last}")
         replays = [each for each in self._replays_of(recording_id) if each.segment_base < start]
         if replays:
             replay = min(replays, key=lambda each: each.segment_base)
-            raise refusal(
+            raise request_error(
                 f"invalid detach: replay in progress -  state={replay.state.name} newStartPosition={start}"
                 f" upperBound={replay.segment_base} sessionId={wrap_i32(replay.session_id)}"
                 f" streamId={replay.stream_id} channel={replay.channel}"
@@ -374,11 +374,11 @@ class Deletions:
         """
         source, target = self._files.known(request.src_recording_id), self._files.known(request.dst_recording_id)
         if source.stop_position == NULL:
-            raise refusal(f"recording {source.recording_id} is still active")
+            raise request_error(f"recording {source.recording_id} is still active")
         _check_alike(source, target)
         is_prepended = source.stop_position == target.start_position
         if not is_prepended and source.start_position != target.stop_position:
-            raise refusal(
+            raise request_error(
                 "invalid migrate: src and dst are not contiguous"
                 f" srcStartPosition={source.start_position} srcStopPosition={source.stop_position}"
                 f" dstStartPosition={target.start_position} dstStopPosition={target.stop_position}"
@@ -390,15 +390,15 @@ class Deletions:
         for each in (source, target):
             self._check_idle(each.recording_id)
         if self._replays_of(source.recording_id):
-            raise refusal(f"cannot migrate segments of recording {source.recording_id}: it is being replayed")
+            raise request_error(f"cannot migrate segments of recording {source.recording_id}: it is being replayed")
         first = segment_base(source, source.start_position)
         bases = range(first, source.stop_position, source.segment_file_length)
         for base in bases:
             path = self._path(source.recording_id, base)
             if not path.exists():
-                raise refusal(f"missing src segment file {path}")
+                raise request_error(f"missing src segment file {path}")
             if self._is_other_file(source, target, base):
-                raise refusal(f"preexisting dst segment file {self._path(target.recording_id, base)}")
+                raise request_error(f"preexisting dst segment file {self._path(target.recording_id, base)}")
         if bases:
             self._files.migrate(source, target, bases, is_prepended=is_prepended)
         left = [each for each in self._files.segment_files(source.recording_id) if each.base >= first]
@@ -413,7 +413,7 @@ class Deletions:
 
 def _check_alike(source: RecordingDescriptor, target: RecordingDescriptor) -> None:
     if source.recording_id == target.recording_id:
-        raise refusal(f"cannot migrate segments of recording {source.recording_id} to itself")
+        raise request_error(f"cannot migrate segments of recording {source.recording_id} to itself")
     for name, one, other in (
         ("SegmentFileLength", source.segment_file_length, target.segment_file_length),
         ("TermBufferLength", source.term_buffer_length, target.term_buffer_length),
@@ -422,12 +422,12 @@ def _check_alike(source: RecordingDescriptor, target: RecordingDescriptor) -> No
         ("MtuLength", source.mtu_length, target.mtu_length),
     ):
         if one != other:
-            raise refusal(f"invalid migrate: src{name}={one} dst{name}={other}")
+            raise request_error(f"invalid migrate: src{name}={one} dst{name}={other}")
 
 
 def _check_boundary(label: str, d: RecordingDescriptor, position: int) -> None:
     if segment_base(d, position) != position:
-        raise refusal(
+        raise request_error(
             f"invalid migrate: join position is not on segment boundary of {label} recording seamPosition={position}"
             f" startPosition={d.start_position} stopPosition={d.stop_position}"
             f" termBufferLength={d.term_buffer_length} segmentFileLength={d.segment_file_length}"
@@ -450,7 +450,7 @@ def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> Generator[Non
     with path.open("rb", buffering=0) as file:
         length = os.fstat(file.fileno()).st_size
         if length != d.segment_file_length:
-            raise refusal(f"fileLength={length} not equal to segmentLength={d.segment_file_length}")
+            raise request_error(f"fileLength={length} not equal to segmentLength={d.segment_file_length}")
         for start in range(0, d.term_buffer_length, STEP_LENGTH):
             data = os.pread(file.fileno(), min(STEP_LENGTH, d.term_buffer_length - start), start)
             zeros = len(data) - len(data.lstrip(b"\0"))
@@ -462,9 +462,9 @@ def _first_frame(path: Path, d: RecordingDescriptor, base: int) -> Generator[Non
                 stream_id, term_id = _STREAM_AND_TERM.unpack_from(header, FRAME_STREAM_ID_OFFSET)
                 expected = wrap_i32(d.initial_term_id + base // d.term_buffer_length)
                 if term_id != expected:
-                    raise refusal(f"term id does not match: actual={term_id} expected={expected}")
+                    raise request_error(f"term id does not match: actual={term_id} expected={expected}")
                 if stream_id != d.stream_id:
-                    raise refusal(f"stream id does not match: actual={stream_id} expected={d.stream_id}")
-                raise refusal(f"the frame at {offset} of segment {path} is not of recording {d.recording_id}")
+                    raise request_error(f"stream id does not match: actual={stream_id} expected={d.stream_id}")
+                raise request_error(f"the frame at {offset} of segment {path} is not of recording {d.recording_id}")
             yield
-    raise refusal(f"fragment not found in first term of segment {path}")
+    raise request_error(f"fragment not found in first term of segment {path}")

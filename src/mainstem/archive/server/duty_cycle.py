@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.log_throttle import LogThrottle
-from mainstem.archive.server.refusals import reason_of
+from mainstem.archive.server.request_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.request_errors import request_error
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.catalog import NULL
 from mainstem.recording.directory import RecordingDirectory, call_all, stream_of
@@ -115,7 +115,7 @@ class ArchiveFiles:
         """Return the current catalog entry of a recording. Raises ArchiveError if there is no such recording."""
         descriptor = self.find(recording_id)
         if descriptor is None:
-            raise refusal(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+            raise request_error(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
         return descriptor
 
     def from_id(self, recording_id: int) -> Iterator[RecordingDescriptor]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.host_names import numeric_address
 from mainstem.aeron.counters import CounterType
-from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.request_errors import request_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class Lookups:
         self._running = [each for each in self._running if not each.is_done]
         of_owner = Counter(each.owner for each in self._running)[owner]
         if len(self._running) >= MAX_LOOKUPS or of_owner >= MAX_LOOKUPS_OF_ADDRESS:
-            raise refusal(
+            raise request_error(
                 f"cannot look up {host!r}: {len(self._running)} lookups are in progress (limit {MAX_LOOKUPS}), {of_owner} of them "
                 f"for this address (limit {MAX_LOOKUPS_OF_ADDRESS}); use a numeric address in the response channel"
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.log_throttle import warn_once
 from mainstem.archive.messages import NULL, ResponseCode, encode
-from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveErrorCode
 from mainstem.recording.catalog import MAX_TEXTS_LENGTH
 
@@ -87,16 +87,16 @@ class Listings:
 
     def last_matching(self, session: ControlSession, request: Message) -> None:
         if request.min_recording_id < 0:
-            raise refusal(f"minRecordingId={request.min_recording_id} < 0", ArchiveErrorCode.UNKNOWN_RECORDING)
+            raise request_error(f"minRecordingId={request.min_recording_id} < 0", ArchiveErrorCode.UNKNOWN_RECORDING)
         if session.searches >= MAX_SEARCHES:
-            raise refusal(f"{MAX_SEARCHES} searches of this session are in progress, as many as there may be")
+            raise request_error(f"{MAX_SEARCHES} searches of this session are in progress, as many as there may be")
         _check_part(request)
         session.searches += 1
         self._running.append((session, ListingSession(request.correlation_id, self._last_matching(session, request))))
 
     def _begin_listing(self, session: ControlSession, request: Message, messages: Iterator[bytes | None]) -> None:
         if session.listing is not None:
-            raise refusal("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
+            raise request_error("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
         _check_part(request)
         session.listing = ListingSession(request.correlation_id, messages)
         self._list(session, session.listing)
@@ -186,7 +186,7 @@ def _check_part(request: Message) -> None:
     """Refuse a part of a channel that no channel can contain. It would be held as long as the listing takes."""
     length = len(request.values.get("channel", ""))
     if length > MAX_CHANNEL_PART:
-        raise refusal(f"{length} characters of a channel to look for exceed {MAX_CHANNEL_PART}")
+        raise request_error(f"{length} characters of a channel to look for exceed {MAX_CHANNEL_PART}")
 
 
 def _describe(session: ControlSession, correlation_id: int, d: RecordingDescriptor) -> bytes:

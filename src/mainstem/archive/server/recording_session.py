@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.archive.messages import RecordingSignal, encode
-from mainstem.archive.server.refusals import reason_of
+from mainstem.archive.server.request_errors import reason_of
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mainstem.archive.server.recording_session import (
     RecordingSubscription,
     position_counter,
 )
-from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
 from mainstem.recording.catalog import check_texts
 from mainstem.recording.start_limits import RETRY_NS
@@ -103,7 +103,7 @@ class Recordings:
         self._check_recordings()
         descriptor = self._files.known(request.recording_id)
         if descriptor.stream_id != request.stream_id:
-            raise refusal(
+            raise request_error(
                 f"cannot extend recording {descriptor.recording_id} with streamId={request.stream_id} "
                 f"for existing streamId={descriptor.stream_id}",
                 ArchiveErrorCode.UNKNOWN_RECORDING,
@@ -119,28 +119,30 @@ class Recordings:
         count = len(self.active) + sum(entry.latest is None for entry in self.subscriptions.values())
         limit = self._settings.max_concurrent_recordings
         if count >= limit:
-            raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+            raise request_error(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
         limit = self._settings.max_recording_subscriptions
         if len(self.subscriptions) >= limit:
-            raise refusal(f"max recording subscriptions reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+            raise request_error(f"max recording subscriptions reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
 
     def _check_space(self) -> None:
         free, threshold = self._files.free_space, self._settings.low_storage_space_threshold
         if free <= threshold:
-            raise refusal(f"low storage threshold={threshold} <= usableSpace={free}", ArchiveErrorCode.STORAGE_SPACE)
+            raise request_error(
+                f"low storage threshold={threshold} <= usableSpace={free}", ArchiveErrorCode.STORAGE_SPACE
+            )
 
     def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
         recording_id = descriptor.recording_id
         self.active.check_inactive("extend", recording_id)
         if self._deletions.reaches(recording_id, descriptor.stop_position):
-            raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
+            raise request_error(f"cannot extend recording {recording_id} due to an outstanding delete operation")
 
     def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> RecordingSubscription:
         uri = ChannelUri.parse(request.channel)
         check_texts(stripped(uri), request.channel)
         key = recording_key(uri, request.stream_id)
         if key in self.subscriptions:
-            raise refusal(
+            raise request_error(
                 f"recording exists for streamId={request.stream_id} channel={request.channel}",
                 ArchiveErrorCode.ACTIVE_SUBSCRIPTION,
             )
@@ -333,7 +335,7 @@ class Recordings:
             ("mtuLength", image.mtu, "mtuLength", d.mtu_length),
         ):
             if joined != recorded:
-                raise refusal(
+                raise request_error(
                     f"cannot extend recording {recording_id} image.{name}={joined} != rec.{of_recording}={recorded}",
                     ArchiveErrorCode.INVALID_EXTENSION,
                 )
@@ -394,7 +396,7 @@ class Recordings:
         key = recording_key(ChannelUri.parse(request.channel), request.stream_id)
         entry = self.subscriptions.get(key)
         if entry is None:
-            raise refusal(
+            raise request_error(
                 f"no recording found for streamId={request.stream_id} channel={request.channel}",
                 ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
             )
@@ -405,7 +407,7 @@ class Recordings:
             (each for each in self.subscriptions.values() if each.registration_id == request.subscription_id), None
         )
         if entry is None or entry.registration_id < 0:
-            raise refusal(
+            raise request_error(
                 f"no recording subscription found for subscriptionId={request.subscription_id}",
                 ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
             )

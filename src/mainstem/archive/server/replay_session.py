@@ -20,7 +20,7 @@ from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.logbuffer import align_frame
 from mainstem.aeron.protocol.layouts import Header
 from mainstem.archive.server.publications import AddingPublication
-from mainstem.archive.server.refusals import reason_of
+from mainstem.archive.server.request_errors import reason_of
 from mainstem.errors import ArchiveErrorCode, RecordingError
 from mainstem.recording.segments import is_frame, segment_base, segment_name
 

@@ -10,8 +10,8 @@ from mainstem.aeron.channel import ChannelUri
 from mainstem.archive.messages import NULL
 from mainstem.archive.server.channels import replay_channel
 from mainstem.archive.server.duty_cycle import step_each
-from mainstem.archive.server.refusals import refusal
 from mainstem.archive.server.replay_session import CounterLimit, RecordingLimit, ReplaySession
+from mainstem.archive.server.request_errors import request_error
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Replays:
         requester = session.image if image is None else image
         limit = self._settings.max_concurrent_replays
         if len(self._sessions) >= limit:
-            raise refusal(f"max concurrent replays reached {limit}", ArchiveErrorCode.MAX_REPLAYS)
+            raise request_error(f"max concurrent replays reached {limit}", ArchiveErrorCode.MAX_REPLAYS)
         descriptor = self._files.known(request.recording_id)
         recording_id = descriptor.recording_id
         recording = self._active.get(recording_id)
@@ -94,29 +94,29 @@ class Replays:
         position = self._replay_position(request, descriptor, stop, is_limited=follows is not None)
         max_length = request.file_io_max_length if request.file_io_max_length > 0 else self._settings.file_io_max_length
         if max_length < descriptor.mtu_length:
-            raise refusal(f"fileIoMaxLength={max_length} < mtuLength={descriptor.mtu_length}")
+            raise request_error(f"fileIoMaxLength={max_length} < mtuLength={descriptor.mtu_length}")
         longest = (MAX_POSITION if follows is not None else stop) - position
         if request.length == ALL_AND_FOLLOW:
             length = longest
         elif request.length == ALL_AND_STOP:
             length = stop - position
             if length == 0:
-                raise refusal(
+                raise request_error(
                     f"When replaying and stopping the replay length must be non-zero, recordingId={recording_id}",
                     ArchiveErrorCode.EMPTY_RECORDING,
                 )
         else:
             length = min(request.length, longest)
         if length < 0:
-            raise refusal(
+            raise request_error(
                 f"replay length must be positive: replayLength={length}, length={request.length}, "
                 f"stopPosition={stop}, replayPosition={position} for recording {recording_id}"
             )
         uri = ChannelUri.parse(request.replay_channel)
         if uri.is_response and request.replay_token == NULL:
-            raise refusal("a replay over a response channel needs a replay token")
+            raise request_error("a replay over a response channel needs a replay token")
         if self._deletions.reaches(recording_id, descriptor.stop_position) and stop > descriptor.stop_position != NULL:
-            raise refusal(f"cannot replay recording {recording_id} due to an outstanding delete operation")
+            raise request_error(f"cannot replay recording {recording_id} due to an outstanding delete operation")
         linger_ns = self._settings.replay_linger_timeout_ns
         self._number += 1
         self._sessions.append(
@@ -149,24 +149,24 @@ class Replays:
         if position == NULL:
             position = start
         elif position % FRAME_ALIGNMENT:
-            raise refusal(
+            raise request_error(
                 f"requested replay start position={position} is not a multiple of FRAME_ALIGNMENT ({FRAME_ALIGNMENT}) "
                 f"for recording {recording_id}"
             )
         elif position < start:
-            raise refusal(
+            raise request_error(
                 f"requested replay start position={position} is less than recording start position={start} "
                 f"for recording {recording_id}",
                 ArchiveErrorCode.INVALID_POSITION,
             )
         elif descriptor.stop_position != NULL and position >= descriptor.stop_position:
-            raise refusal(
+            raise request_error(
                 f"requested replay start position={position} must be less than the limit "
                 f"position={descriptor.stop_position} for recording {recording_id}",
                 ArchiveErrorCode.INVALID_POSITION,
             )
         if is_limited and position > stop:
-            raise refusal(
+            raise request_error(
                 f"requested replay start position={position} must be less than the limit position={stop} "
                 f"for recording {recording_id}",
                 ArchiveErrorCode.INVALID_POSITION,
@@ -202,7 +202,7 @@ class Replays:
             del self._tokens[next(iter(self._tokens))]
             oldest.session.tokens -= 1
         if session.tokens >= MAX_TOKENS:
-            raise refusal(f"{MAX_TOKENS} replay tokens of this session are valid, as many as there may be")
+            raise request_error(f"{MAX_TOKENS} replay tokens of this session are valid, as many as there may be")
         session.tokens += 1
         key = NULL
         while key == NULL or key in self._tokens:

@@ -30,7 +30,7 @@ from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
 from mainstem.archive.server.channels import own_channel
 from mainstem.archive.server.duty_cycle import step_each
-from mainstem.archive.server.refusals import reason_of, refusal
+from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class _ReportedError(Exception):
     """The copy cannot be recorded, and the client has already been told why."""
 
 
-class _Refusal(ArchiveError):
+class _JavaError(ArchiveError):
     """An error whose text is that of Java's archive, as a whole."""
 
 
@@ -88,14 +88,14 @@ class ReplicationRequest:
             ("control_response_channel", self.response_channel),
         ):
             if not channel:
-                raise refusal(
+                raise request_error(
                     f"cannot replicate: no channel in the request, and none is set: set {name} of the archive"
                 )
         self.is_by_response = ChannelUri.parse(self.channel).is_response
         if self.is_by_response and self.live_destination:
-            raise refusal("response channels can't be used with live destinations")
+            raise request_error("response channels can't be used with live destinations")
         if self.is_by_response and self.is_tagged:
-            raise refusal("response channels can't be used with tagged replication")
+            raise request_error("response channels can't be used with tagged replication")
 
     @property
     def has_destinations(self) -> bool:
@@ -155,7 +155,7 @@ class Replication:
         except ArchiveError as error:
             # The source's error codes refer to its own recordings, not to those of the client that receives this error.
             is_own = error.correlation_id == NULL
-            is_whole = isinstance(error, _Refusal)
+            is_whole = isinstance(error, _JavaError)
             self._fail(str(error), error.code if is_own else ArchiveErrorCode.GENERIC, is_whole=is_whole)
         except Exception as error:
             self._fail(reason_of(error))
@@ -172,17 +172,19 @@ class Replication:
         try:
             yield from calls.connecting(self._timeout)
         except (MainstemError, ValueError) as error:
-            raise _Refusal(
+            raise _JavaError(
                 f"Replication connection failed={error}", code=ArchiveErrorCode.REPLICATION_CONNECTION_FAILURE
             ) from error
         source = yield from calls.list_recording(request.source_id, timeout=self._timeout)
         if source is None:
-            raise _Refusal(f"unknown src recording id {request.source_id}", code=ArchiveErrorCode.UNKNOWN_RECORDING)
+            raise _JavaError(f"unknown src recording id {request.source_id}", code=ArchiveErrorCode.UNKNOWN_RECORDING)
         if source.recording_id != request.source_id:
-            raise refusal(f"the source described recording {source.recording_id} when asked for {request.source_id}")
+            raise request_error(
+                f"the source described recording {source.recording_id} when asked for {request.source_id}"
+            )
         source.check_new()  # the source decides what it says
         if 0 < request.file_io_max_length < source.mtu_length:
-            raise _Refusal(
+            raise _JavaError(
                 f"Replication fileIoMaxLength ({request.file_io_max_length}) is less than than the recording mtuLength"
                 f" ({source.mtu_length})",
                 code=ArchiveErrorCode.GENERIC,
@@ -353,7 +355,7 @@ class Replication:
     def _cut(self, recording: RecordingSession) -> ArchiveError:
         what = "the replay ended" if recording.is_cut or recording.is_drained else "the copy was stopped"
         end = "the end of the recording" if self._end_position == NULL else f"position {self._end_position}"
-        return refusal(f"{what} at position {recording.position}, before {end}")
+        return request_error(f"{what} at position {recording.position}, before {end}")
 
     def _merging(self, entry: RecordingSubscription, recording: RecordingSession, target: int) -> Steps[bool]:
         """Join the live stream. Return whether it feeds the copy; False if the source or the copy stopped in the meantime."""
@@ -405,7 +407,7 @@ class Replication:
 
     def _wait(self, deadline: Deadline, step: str) -> Steps[None]:
         if deadline.expired:
-            raise refusal(f"timed out after {self._timeout:g} s waiting for {step}")
+            raise request_error(f"timed out after {self._timeout:g} s waiting for {step}")
         yield None
 
     @staticmethod
@@ -467,11 +469,11 @@ def _destination(channel: str) -> str:
 
 def _refuse_challenge(challenge: bytes) -> bytes:
     del challenge
-    raise refusal("Replication does not support challenge/response authentication")
+    raise request_error("Replication does not support challenge/response authentication")
 
 
 def _no_live_source() -> ArchiveError:
-    return _Refusal("cannot live merge without active source recording", code=ArchiveErrorCode.GENERIC)
+    return _JavaError("cannot live merge without active source recording", code=ArchiveErrorCode.GENERIC)
 
 
 class Replications:
@@ -500,7 +502,7 @@ class Replications:
     def start(self, session: ControlSession, request: Message) -> int:
         limit = self._settings.max_concurrent_replications
         if len(self._sessions) >= limit:
-            raise refusal(f"max concurrent replications reached {limit}")
+            raise request_error(f"max concurrent replications reached {limit}")
         settings = self._settings
         own = own_channel(settings.control_channel)
         asked = ReplicationRequest(
@@ -510,7 +512,9 @@ class Replications:
         )
         if asked.target_id != NULL:
             if self._files.find(asked.target_id) is None:
-                raise refusal(f"unknown destination recording id {asked.target_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+                raise request_error(
+                    f"unknown destination recording id {asked.target_id}", ArchiveErrorCode.UNKNOWN_RECORDING
+                )
             self._recordings.active.check_inactive("replicate to", asked.target_id)
         replication_id = self._take_id()
         self._sessions[replication_id] = Replication(
@@ -531,6 +535,8 @@ class Replications:
     def stop(self, _: ControlSession, request: Message) -> int:
         replication = self._sessions.get(request.replication_id)
         if replication is None:
-            raise refusal(f"unknown replication id {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION)
+            raise request_error(
+                f"unknown replication id {request.replication_id}", ArchiveErrorCode.UNKNOWN_REPLICATION
+            )
         replication.stop()
         return 0

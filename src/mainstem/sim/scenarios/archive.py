@@ -21,7 +21,7 @@ from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.server.access import AcceptAll, allow_all
 from mainstem.archive.server.conductor import ArchiveConductor
 from mainstem.archive.server.files import ArchiveFiles
-from mainstem.archive.server.refusals import unexpected
+from mainstem.archive.server.request_errors import unexpected
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.archive.session import Signal
 from mainstem.errors import MainstemError

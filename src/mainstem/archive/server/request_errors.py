@@ -15,7 +15,7 @@ _throttle = LogThrottle(log)
 unexpected: Counter[tuple[type, str, int]] = Counter()
 
 
-def refusal(text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> ArchiveError:
+def request_error(text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> ArchiveError:
     """Return the error for a request. The client receives its code and text."""
     return ArchiveError(text, code=code)
 
