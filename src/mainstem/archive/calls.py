@@ -34,8 +34,8 @@ from mainstem.aeron.client.subscription import Subscription
 from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.archive.channels import (
     POSITION_KEYS,
+    default_response_channel,
     has_any_port,
-    response_channel_for,
     with_bound_port,
     with_control_defaults,
 )
@@ -183,7 +183,7 @@ class Calls(Generic[S]):
         self.clock = aeron.context.clock
         self.channel = channel
         self._stream_id = stream_id
-        self._response_channel = response_channel_for(channel) if response_channel is None else response_channel
+        self._response_channel = default_response_channel(channel) if response_channel is None else response_channel
         self._response_stream_id = response_stream_id
         self.session = ClientSession(
             aeron.next_correlation_id,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainstem.aeron.channel import ChannelUri
-from mainstem.archive.server.channels import name_in, response_channel
+from mainstem.archive.channels import name_in, response_channel
 from mainstem.archive.server.control_session import MAX_AMPLIFICATION, SETUP_INTERVAL_NS, SETUP_LENGTH, patience_ns
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.errors import ChannelUriError
@@ -16,9 +16,15 @@ SMALL = "term-length=65536|sparse=true"
 IMAGE_ID = 77
 
 
-def channel(text: str, **settings: Any) -> str:
-    settings.setdefault("control_channel", "aeron:udp?endpoint=archive.example:8010")
-    return response_channel(ChannelUri.parse(text), ArchiveSettings(**settings), IMAGE_ID)
+def channel(text: str, **overrides: Any) -> str:
+    settings = ArchiveSettings(control_channel="aeron:udp?endpoint=archive.example:8010", **overrides)
+    return response_channel(
+        ChannelUri.parse(text),
+        IMAGE_ID,
+        term_length=settings.control_term_buffer_length,
+        is_sparse=settings.control_term_buffer_sparse,
+        mtu=settings.control_mtu_length,
+    )
 
 
 @pytest.mark.parametrize(

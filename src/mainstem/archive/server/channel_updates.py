@@ -6,8 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import ChannelUri
+from mainstem.archive.channels import stripped
 from mainstem.archive.messages import ResponseCode
-from mainstem.archive.server.channels import stripped
 from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 from mainstem.recording.catalog import check_texts

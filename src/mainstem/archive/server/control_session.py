@@ -23,9 +23,9 @@ from mainstem._internal.clock import NEVER_NS, NS_PER_MS
 from mainstem._internal.printable import printable
 from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.archive.channels import name_in
 from mainstem.archive.messages import ResponseCode, encode
 from mainstem.archive.server.access import Accept, AcceptAll, Challenge, Reject
-from mainstem.archive.server.channels import name_in
 from mainstem.archive.server.publications import AddingPublication
 from mainstem.archive.server.request_errors import request_error
 from mainstem.errors import ArchiveErrorCode, MainstemError

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.channel import ChannelUri
+from mainstem.archive.channels import recording_channel, recording_key, stripped
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation
-from mainstem.archive.server.channels import recording_channel, recording_key, stripped
 from mainstem.archive.server.duty_cycle import step_each
 from mainstem.archive.server.extension import Extension
 from mainstem.archive.server.recording_session import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.aeron.channel import ChannelUri
+from mainstem.archive.channels import replay_channel
 from mainstem.archive.messages import NULL
-from mainstem.archive.server.channels import replay_channel
 from mainstem.archive.server.duty_cycle import step_each
 from mainstem.archive.server.replay_session import CounterLimit, RecordingLimit, ReplaySession
 from mainstem.archive.server.request_errors import request_error

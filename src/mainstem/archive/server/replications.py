@@ -25,10 +25,9 @@ from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
 from mainstem._internal.printable import printable
 from mainstem.aeron.channel import ChannelUri, with_values
 from mainstem.archive.calls import Calls, ReplayOptions, replay_session
-from mainstem.archive.channels import has_any_port, with_bound_port
+from mainstem.archive.channels import has_any_port, own_channel, with_bound_port
 from mainstem.archive.merge import join_live
 from mainstem.archive.messages import NULL, RecordingSignal, SourceLocation, decode, encode
-from mainstem.archive.server.channels import own_channel
 from mainstem.archive.server.duty_cycle import step_each
 from mainstem.archive.server.request_errors import reason_of, request_error
 from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError, Timeout

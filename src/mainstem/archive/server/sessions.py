@@ -19,7 +19,7 @@ from mainstem._internal.admission import Admission
 from mainstem._internal.log_throttle import LogThrottle
 from mainstem.aeron.admission import ALL_SOURCES, RateLimit
 from mainstem.aeron.channel import ChannelUri
-from mainstem.archive.server.channels import response_channel
+from mainstem.archive.channels import response_channel
 from mainstem.archive.server.control_session import ControlSession
 from mainstem.archive.server.counters import session_counter
 from mainstem.archive.server.duty_cycle import step_each
@@ -96,17 +96,24 @@ class ControlSessions:
         if sum(session.image is image for session in self._sessions.values()) >= MAX_SESSIONS_OF_IMAGE:
             # A single client must not be able to use up max_control_sessions.
             return "sessions of a client"
-        channel = response_channel(ChannelUri.parse(request.response_channel), self._settings, image.correlation_id)
+        settings = self._settings
+        channel = response_channel(
+            ChannelUri.parse(request.response_channel),
+            image.correlation_id,
+            term_length=settings.control_term_buffer_length,
+            is_sparse=settings.control_term_buffer_sparse,
+            mtu=settings.control_mtu_length,
+        )
         session = ControlSession(
             self._aeron,
-            self._settings,
+            settings,
             self._authenticator,
             session_id=session_id,
             image=image,
             request=request,
             request_length=length,
             channel=channel,
-            counter=session_counter(self._settings.id, session_id, request.client_info, image),
+            counter=session_counter(settings.id, session_id, request.client_info, image),
             lookups=self._lookups,
             log=self._log,
             on_close=self._leave,
