@@ -81,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "archive/client.py": {"threading"},
     "archive/remote_archive.py": {"time"},
     "aeron/aio/": {"asyncio"},
-    "aeron/client/registry.py": {"threading"},
+    "aeron/client/conductor.py": {"threading"},
     "aeron/idle.py": {"time"},
     "_internal/accept_loop.py": {"asyncio"},
     "_internal/http_listener.py": {"asyncio"},

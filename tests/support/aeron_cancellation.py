@@ -237,7 +237,7 @@ def client_leftovers(client: Any) -> str:
     left = {
         "resources": conductor.resources,
         "commands": conductor.pending,
-        "logs": conductor._lingering,
+        "logs": conductor.logs.lingering,
         "thread": not client._runner.is_closed,
     }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)

@@ -9,6 +9,8 @@ from mainstem._internal.clock import Deadline
 from mainstem._internal.entry_points import entry_point
 from mainstem._internal.tasks import within
 from mainstem.aeron.aio.resource import Closing
+from mainstem.aeron.client.base import conductor_of
+from mainstem.aeron.client.operation import wait_or_cancel
 from mainstem.aeron.client.persistent_subscription import IDLE_S, PersistentBase
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.errors import ClosedError, Timeout
@@ -115,12 +117,12 @@ class _Client:
     """The part of an asyncio client that a persistent stream uses in the thread that reads recordings."""
 
     def __init__(self, client: AeronBase) -> None:
-        self._conductor = client._conductor
+        self._conductor = conductor_of(client)
         self.directory = client.directory
         self.invoke = client.invoke
 
     def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription:
-        return self._conductor.add_subscription(Subscription, channel, stream_id)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_subscription(Subscription, channel, stream_id), timeout)
 
 
 async def open_persistent(

@@ -35,4 +35,6 @@ class Poller(PollerBase[Subscription]):
         self, *, timeout: float | None = None, metadata: bool = False
     ) -> AsyncIterator[tuple[Subscription, Any]]:
         """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
-        return iterate(self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout)
+        return iterate(
+            lambda: self._conductor, self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout
+        )

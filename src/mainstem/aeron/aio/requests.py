@@ -12,6 +12,7 @@ from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import ExclusivePublication
 from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause, run
 from mainstem.aeron.channel import with_values
+from mainstem.aeron.client.base import conductor_of
 from mainstem.aeron.client.requester import RESPONSE_TIMEOUT, Exchange, RequestBase, RequesterBase, ResponderBase
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -95,14 +96,14 @@ class Requester(Opened[RequesterState], RequesterBase):
             except BaseException:
                 subscription._end()
                 raise
-            return RequesterState(publication, subscription, max_in_flight)
+            return RequesterState(conductor_of(aeron), publication, subscription, max_in_flight)
 
         self._opens_with(open_state)
 
     async def request(self, payload: Any, timeout: float | None = None) -> bytes:
         """Send a request and wait for its response. Cancelling the call frees its slot, but the request may have been sent."""
         state = self._state
-        return await run(state.requesting(payload, timeout), Pause(state.subscription._conductor.invokers))
+        return await run(state.requesting(payload, timeout), Pause(state.conductor.invokers))
 
 
 class Request(RequestBase):
@@ -142,7 +143,12 @@ class Responder(Opened[ResponderState], ResponderBase):
         async def open_state() -> ResponderState:
             subscription = await aeron.add_subscription(channel, stream_id, timeout=timeout)
             return ResponderState(
-                aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
+                conductor_of(aeron),
+                ExclusivePublication,
+                subscription,
+                response_channel,
+                response_stream_id,
+                max_clients,
             )
 
         self._opens_with(open_state)
@@ -150,7 +156,7 @@ class Responder(Opened[ResponderState], ResponderBase):
     async def requests(self, *, timeout: float | None = None) -> AsyncIterator[Request]:
         """Yield requests as they arrive. Leaving the loop and starting another one loses no request."""
         state = self._state
-        conductor = state.subscription._conductor
+        conductor = state.conductor
         pause = Pause(conductor.invokers)
         while await run(state.waiting_for_request(timeout), pause):
             yield Request(*state.queue.popleft())
@@ -182,7 +188,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         """
         check_int({"max_concurrent": max_concurrent}, min_value=1)
         state = self._state
-        conductor = state.subscription._conductor
+        conductor = state.conductor
         pause = Pause(conductor.invokers)
         running: set[asyncio.Task[None]] = set()
         try:

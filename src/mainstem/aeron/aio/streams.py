@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.log.read import Message
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor
 
 
 class Sending(PublicationBase, Destinations):
@@ -62,8 +62,6 @@ class Publication(Sending, ConcurrentAppender):
 class ExclusivePublication(Sending, ExclusiveAppender):
     """A publication for asyncio with one writer and its own session."""
 
-    _is_exclusive = True
-
 
 class Counter(CounterBase, Closing):
     """A counter of an asyncio client. Reading and writing its value never waits."""
@@ -76,11 +74,12 @@ class Image(ImageBase):
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Reject the stream. If the call is cancelled, the stream may have been rejected."""
-        timeout, owner = timeout_of(timeout), self.subscription._conductor
-        await result_of(owner, owner.reject_image(self, reason), timeout)
+        timeout = timeout_of(timeout)
+        await result_of(self._conductor, self._conductor.reject_image(self, reason), timeout)
 
 
 async def iterate(
+    get_conductor: Callable[[], Conductor | None],
     owner: Any,
     take: Callable[[], Iterator[Any] | None],
     has_ended: Callable[[], bool],
@@ -89,7 +88,7 @@ async def iterate(
     at_end: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Any]:
     """Yield messages like the blocking ``iterate``."""
-    conductor: ResourceOwner | None = owner._conductor
+    conductor = get_conductor()
     if conductor is None:
         return
     timeout = timeout_of(timeout)
@@ -98,7 +97,7 @@ async def iterate(
     while True:
         if (batch := take()) is None:
             pause.restart()
-            batch = await run(next_batch(owner, take, end, timeout), pause)
+            batch = await run(next_batch(conductor, owner, take, end, timeout), pause)
             if batch is None:
                 break
         for message in batch:
@@ -140,7 +139,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
         take = partial(self._take_messages, MESSAGES_AT_ONCE, metadata)
-        return iterate(self, take, self._has_ended, timeout, at_end=self._check_feed)
+        return iterate(lambda: self._conductor, self, take, self._has_ended, timeout, at_end=self._check_feed)
 
     async def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:

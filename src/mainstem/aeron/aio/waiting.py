@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem.aeron.client.operation import awaiting
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor, Operation
     from mainstem.aeron.client.waiting import Steps, Wait
 
 T = TypeVar("T")
@@ -55,10 +56,6 @@ class Pause:
             self._sleep = min(2 * self._sleep, MAX_SLEEP)
 
 
-async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
+async def result_of(conductor: Conductor, operation: Operation[T], timeout: float | None) -> T:
     """Wait for a command's result. Cancel the command if the wait ends early."""
-    try:
-        return await run(operation._waiting(timeout), Pause(owner.invokers))
-    except BaseException:
-        operation.cancel()
-        raise
+    return await run(awaiting(operation, timeout), Pause(conductor.invokers))

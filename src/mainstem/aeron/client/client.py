@@ -8,6 +8,7 @@ from mainstem._internal.entry_points import entry_point
 from mainstem.aeron.client.base import AeronBase, attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
+from mainstem.aeron.client.operation import wait_or_cancel
 from mainstem.aeron.client.persistent_subscription import PersistentSubscription
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.resource import Closing
@@ -87,7 +88,7 @@ class Aeron(AeronBase, Closing):
         Returns:
             The publication.
         """
-        return self._conductor.add_publication(Publication, channel, stream_id)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_publication(Publication, channel, stream_id), timeout)
 
     def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
         """Add a concurrent publication without waiting.
@@ -117,7 +118,7 @@ class Aeron(AeronBase, Closing):
         Returns:
             The publication.
         """
-        return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_publication(ExclusivePublication, channel, stream_id), timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
         """Add an exclusive publication without waiting. ``channel`` and ``stream_id`` are those of `add_exclusive_publication`.
@@ -151,9 +152,10 @@ class Aeron(AeronBase, Closing):
         Returns:
             The subscription.
         """
-        return self.async_add_subscription(
+        operation = self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
-        )._wait_or_cancel(timeout)
+        )
+        return wait_or_cancel(operation, timeout)
 
     def add_persistent_subscription(
         self,
@@ -250,7 +252,7 @@ class Aeron(AeronBase, Closing):
             >>> orders = aeron.add_counter(1001, "orders accepted")
             >>> orders.add(1)
         """
-        return self._conductor.add_counter(Counter, type_id, key, label)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_counter(Counter, type_id, key, label), timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
         """Add a counter without waiting. ``type_id``, ``label`` and ``key`` are those of `add_counter`.
@@ -277,7 +279,7 @@ class Aeron(AeronBase, Closing):
         Returns:
             The counter.
         """
-        return self._conductor.add_counter(Counter, type_id, key, label, registration_id)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_counter(Counter, type_id, key, label, registration_id), timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
         """Return a session id that no publication on this stream uses. Requires control protocol 1.0.0 or later in the driver.
@@ -292,7 +294,7 @@ class Aeron(AeronBase, Closing):
         Raises:
             DriverTimeout: The driver did not respond in time. A driver without this command never responds.
         """
-        return self._conductor.next_session_id(stream_id)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.next_session_id(stream_id), timeout)
 
     def close(self) -> None:
         """Close the client with its publications, subscriptions and counters. Calling it again does nothing."""

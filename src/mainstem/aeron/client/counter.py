@@ -6,23 +6,18 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.memory.counters import CounterCell
 from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Closing, Resource
-from mainstem.aeron.command import commands
 
 if TYPE_CHECKING:
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor
 
 
 class CounterBase(Resource, CounterCell):
     """The non-blocking part of a counter."""
 
-    _removal = commands.RemoveCounter
-
-    def __init__(
-        self, conductor: ResourceOwner, registration_id: int, counter_id: int, *, static: bool = False
-    ) -> None:
+    def __init__(self, conductor: Conductor, registration_id: int, counter_id: int, *, static: bool = False) -> None:
         super().__init__(conductor.counters.values, counter_id)
         self._open(conductor, registration_id)
-        self.is_static = self._is_static = static
+        self.is_static = static
         self.channel_status_id = NO_CHANNEL_STATUS
 
     @property

@@ -14,6 +14,7 @@ from mainstem.errors import CorruptLogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from mainstem.aeron.client.operation import Conductor
     from mainstem.aeron.client.resource import Resource
 
 
@@ -24,6 +25,7 @@ class ImageBase(ImageReader):
 
     def __init__(
         self,
+        conductor: Conductor,
         subscription: Resource,
         log: AtomicBuffer,
         positions: AtomicBuffer,
@@ -33,6 +35,7 @@ class ImageBase(ImageReader):
         driver_start_ms: int = 0,
     ) -> None:
         super().__init__(log, positions, counter_id)
+        self._conductor = conductor
         self.subscription = subscription
         self.source_identity = source
         self.log_file = log_file

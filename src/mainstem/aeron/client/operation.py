@@ -8,21 +8,52 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
+    from mainstem._core.memory.counters import CountersReader
+    from mainstem.aeron.client.context import ClientContext
+    from mainstem.aeron.client.logs import Logs
     from mainstem.aeron.client.waiting import Steps
+    from mainstem.aeron.cnc import CncFile
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import Response
+    from mainstem.errors import MainstemError
 
 T = TypeVar("T")
 
 
-class OperationRunner(Protocol):
+class Conductor(Protocol):
+    """The part of the client's conductor that operations and resources use. It is `ClientConductor`, which creates them."""
+
+    context: ClientContext
+    cnc: CncFile
+    counters: CountersReader
+    logs: Logs
+    closed: bool
+    cycles: int
+    failure: MainstemError | None
+    invokers: tuple[Callable[[], int], ...]
     dropped: deque[PendingCommand[Any]]
+
+    def raise_failure(self) -> None: ...
+
+    def request_cycle(self) -> int: ...
+
+    def guard(self, handler: Callable[..., object], *arguments: object) -> None: ...
 
     def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
 
     def awaiting(self, pending: PendingCommand[Any], timeout: float | None) -> Steps[None]: ...
 
     def cancel_operation(self, pending: PendingCommand[Any]) -> None: ...
+
+    def close_resource(self, resource: Any, *, revoke: bool = False) -> None: ...
+
+    def leave_open(self, resource: Any) -> None: ...
+
+    def add_destination(self, resource: Any, channel: str) -> Operation[int]: ...
+
+    def remove_destination(self, resource: Any, destination: str | int) -> Operation[None]: ...
+
+    def reject_image(self, image: Any, reason: str) -> Operation[None]: ...
 
 
 class PendingCommand(Generic[T]):
@@ -74,7 +105,7 @@ class Operation(Generic[T]):
         >>> publication = operation.wait(timeout=1.0)
     """
 
-    def __init__(self, conductor: OperationRunner, pending: PendingCommand[T]) -> None:
+    def __init__(self, conductor: Conductor, pending: PendingCommand[T]) -> None:
         self.correlation_id = pending.command.correlation_id
         self._conductor = conductor
         self._pending = pending
@@ -112,17 +143,6 @@ class Operation(Generic[T]):
         self._conductor.await_operation(self._pending, timeout)
         return self.result()
 
-    def _wait_or_cancel(self, timeout: float | None) -> T:
-        try:
-            return self.wait(timeout)
-        except BaseException:
-            self.cancel()
-            raise
-
-    def _waiting(self, timeout: float | None) -> Steps[T]:
-        yield from self._conductor.awaiting(self._pending, timeout)
-        return self.result()
-
     def cancel(self) -> None:
         """Cancel the command. The client removes whatever the driver creates for it. Does nothing once you have the result."""
         self._conductor.cancel_operation(self._pending)
@@ -135,3 +155,22 @@ class Operation(Generic[T]):
         # This runs in whatever thread collects the object, with any locks that thread holds. So only queue it for the conductor.
         if not self._pending.is_taken and self._pending.error is None:
             self._conductor.dropped.append(self._pending)
+
+
+def awaiting(operation: Operation[T], timeout: float | None) -> Steps[T]:
+    """Wait for the result. Cancel the command if the wait ends early."""
+    try:
+        yield from operation._conductor.awaiting(operation._pending, timeout)
+        return operation.result()
+    except BaseException:
+        operation.cancel()
+        raise
+
+
+def wait_or_cancel(operation: Operation[T], timeout: float | None) -> T:
+    """Wait for the result in the caller's thread. Cancel the command if the wait ends early."""
+    try:
+        return operation.wait(timeout)
+    except BaseException:
+        operation.cancel()
+        raise

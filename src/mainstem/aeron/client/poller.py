@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mainstem._core.log.read import Message
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor
 
 S = TypeVar("S", bound=SubscriptionBase[Any])
 
@@ -27,7 +27,7 @@ class PollerBase(Generic[S]):
             raise ConfigurationError(f"batch must be at least 1 (got {batch})")
         self._batch = batch
         self._subscriptions: list[S] = []
-        self._conductor: ResourceOwner | None = None
+        self._conductor: Conductor | None = None
         for subscription in subscriptions:
             self.add(subscription)
 
@@ -129,4 +129,6 @@ class Poller(PollerBase[Subscription]):
             Timeout: Nothing arrived on any subscription for ``timeout`` seconds.
             MainstemError: The other errors of ``messages`` of a subscription.
         """
-        return iterate(self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout)
+        return iterate(
+            lambda: self._conductor, self, lambda: self._take_turn(metadata), lambda: self.is_finished, timeout
+        )

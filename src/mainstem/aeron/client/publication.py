@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
 from mainstem._internal.clock import NOT_A_TIME, Deadline
@@ -11,7 +11,6 @@ from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.resource import Destinations, Resource
 from mainstem.aeron.client.stats import PublicationStats
 from mainstem.aeron.client.waiting import Wait, Waiting, run
-from mainstem.aeron.command import commands
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
 from mainstem.errors import ConfigurationError, NotConnected
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor
     from mainstem.aeron.client.waiting import Steps
     from mainstem.aeron.command.responses import OnPublicationReady
     from mainstem.errors import MainstemError
@@ -33,17 +32,13 @@ __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 class PublicationBase(Resource):
     """The part of a publication that neither appends nor blocks."""
 
-    _removal = commands.RemovePublication
-    _is_exclusive: ClassVar[bool] = False
-    _log: AtomicBuffer | None
-    original_registration_id: int
-
-    def _become(self, conductor: ResourceOwner, ready: OnPublicationReady, channel: str, log: AtomicBuffer) -> None:
+    def __init__(self, conductor: Conductor, ready: OnPublicationReady, channel: str, log: AtomicBuffer) -> None:
+        super().__init__(log, conductor.counters.values, ready.position_limit_id)  # type: ignore[call-arg]
         self._open(conductor, ready.correlation_id)
         self.channel = channel
         self.original_registration_id = ready.original_registration_id
         self.channel_status_id = ready.channel_status_id
-        self._log = log
+        self._log: AtomicBuffer | None = log
 
     def stats(self: Any) -> PublicationStats:
         """Return the publication's position and the number of bytes that can be published before back pressure."""
@@ -51,7 +46,7 @@ class PublicationBase(Resource):
             self.channel,
             self.stream_id,
             self.session_id,
-            self._is_exclusive,
+            isinstance(self, ExclusiveAppender),
             self.is_connected,
             self.position,
             self.available_window,
@@ -112,15 +107,11 @@ class PublicationBase(Resource):
         """Close the publication and end the stream for its subscribers at once. Messages that they have not read are dropped."""
         self._conductor.close_resource(self, revoke=True)
 
-    def _destinations_id(self) -> int:
-        # Registrations that share a publication share its destinations.
-        return self.original_registration_id
-
     def _release(self: Any) -> None:
         self._closed = True
         self._detach()
         log, self._log = self._log, None
-        self._conductor.unmap(log)
+        self._conductor.logs.unmap(log)
 
 
 def offer_error_of(publication: Any, status: int, subject: str, waited: str = "") -> MainstemError:
@@ -129,14 +120,14 @@ def offer_error_of(publication: Any, status: int, subject: str, waited: str = ""
     If the receiver group is incomplete, `NotConnected` says so. If the client's failure closed the publication, return that
     failure.
     """
-    owner = publication._conductor
-    if status == OfferStatus.CLOSED and owner.failure is not None:
-        failure: MainstemError = owner.failure
+    conductor = publication._conductor
+    if status == OfferStatus.CLOSED and conductor.failure is not None:
+        failure: MainstemError = conductor.failure
         return failure
     if status != OfferStatus.NOT_CONNECTED or publication.closed:
         return offer_error(status, subject, waited)
-    counter_id = owner.counters.find(CounterType.FLOW_CONTROL_RECEIVERS, publication.original_registration_id)
-    receivers = owner.counters.value(counter_id) if counter_id >= 0 else None
+    counter_id = conductor.counters.find(CounterType.FLOW_CONTROL_RECEIVERS, publication.original_registration_id)
+    receivers = conductor.counters.value(counter_id) if counter_id >= 0 else None
     size = group_size(publication.channel)
     if receivers is None or not (receivers or size):
         return NotConnected(f"{subject}: no subscriber is connected{waited}", receivers=receivers, group_size=size)
@@ -197,5 +188,3 @@ class ExclusivePublication(Sending, ExclusiveAppender):
         >>> with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
         ...     publication.send(b"tick")
     """
-
-    _is_exclusive = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int
 from mainstem.aeron.channel import with_values
+from mainstem.aeron.client.base import conductor_of
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -124,7 +125,7 @@ class Requester(RequesterBase, Closing):
         except BaseException:
             subscription.close()
             raise
-        self._made = RequesterState(publication, subscription, max_in_flight)
+        self._made = RequesterState(conductor_of(aeron), publication, subscription, max_in_flight)
 
     def request(self, payload: Any, timeout: float | None = None) -> bytes:
         """Send a request and wait for its response.
@@ -146,7 +147,7 @@ class Requester(RequesterBase, Closing):
             ClientTimeout: The driver timed this client out.
         """
         state = self._state
-        return run(state.requesting(payload, timeout), Waiting(state.subscription._conductor.invokers))
+        return run(state.requesting(payload, timeout), Waiting(state.conductor.invokers))
 
 
 class RequestBase:
@@ -225,7 +226,7 @@ class Responder(ResponderBase, Closing):
         check_int({"max_clients": max_clients}, min_value=1)
         subscription = aeron.add_subscription(channel, stream_id, timeout=timeout)
         self._made = ResponderState(
-            aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
+            conductor_of(aeron), ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
         )
 
     def close(self) -> None:
@@ -247,7 +248,7 @@ class Responder(ResponderBase, Closing):
             ClientTimeout: The driver timed this client out.
         """
         state = self._state
-        waiting = Waiting(state.subscription._conductor.invokers)
+        waiting = Waiting(state.conductor.invokers)
         try:
             while run(state.waiting_for_request(timeout), waiting):
                 request = Request(*state.queue[0])
@@ -258,7 +259,7 @@ class Responder(ResponderBase, Closing):
             if state.subscription.closed:
                 # Another thread closed it. Also close the publications that the last call of `work` opened after that.
                 state.close()
-        state.subscription._conductor.raise_failure()
+        state.conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
         """Respond to every request with the result of a function, until another thread or a handler closes the responder.
@@ -274,7 +275,7 @@ class Responder(ResponderBase, Closing):
             DriverTimeout: The driver shut down or stopped responding.
             ClientTimeout: The driver timed this client out.
         """
-        on_error = self._state.subscription._conductor.context.on_error
+        on_error = self._state.conductor.context.on_error
         for request in self.requests():
             self._handling = 1
             try:

@@ -31,9 +31,9 @@ from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError,
 
 if TYPE_CHECKING:
     from mainstem._core.log.read import Message
+    from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.client.image import ImageBase
     from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.registry import ClientRegistry
     from mainstem.aeron.client.waiting import Steps
 
 MAX_IN_FLIGHT = 1024  # requests of one requester that can wait for their responses; each occupies a slot
@@ -58,7 +58,8 @@ class Slot:
 
 
 class RequesterState:
-    def __init__(self, publication: Any, subscription: Any, max_in_flight: int) -> None:
+    def __init__(self, conductor: ClientConductor, publication: Any, subscription: Any, max_in_flight: int) -> None:
+        self.conductor = conductor
         self.publication = publication
         self.subscription = subscription
         self.max_in_flight = max_in_flight
@@ -70,7 +71,7 @@ class RequesterState:
 
     def requesting(self, payload: Any, timeout: float | None) -> Steps[bytes]:
         """Send a request and return its response."""
-        deadline = Deadline(self.subscription._conductor.context.clock, timeout)
+        deadline = Deadline(self.conductor.context.clock, timeout)
         slot: Slot | None = None
         try:
             with self._lock:
@@ -114,7 +115,7 @@ class RequesterState:
     def check_open(self, delivery: Delivery) -> None:
         """Raise the error that ended the client, or ClosedError with ``delivery``."""
         if self.subscription.closed:
-            self.subscription._conductor.raise_failure()
+            self.conductor.raise_failure()
             error = ClosedError("the requester is closed")
             error.delivery = delivery
             raise error
@@ -149,8 +150,8 @@ class RequesterState:
 
     def close(self) -> None:
         """Close the publication and the subscription. Waiting requests raise ClosedError."""
-        self.publication._end()
-        self.subscription._end()
+        self.conductor.close_resource(self.publication)
+        self.conductor.close_resource(self.subscription)
 
 
 class ResponderState:
@@ -158,14 +159,14 @@ class ResponderState:
 
     def __init__(
         self,
-        conductor: ClientRegistry,
+        conductor: ClientConductor,
         kind: type[Any],
         subscription: Any,
         response_channel: str,
         response_stream_id: int,
         max_clients: int,
     ) -> None:
-        self._conductor = conductor
+        self.conductor = conductor
         self._kind = kind
         self.subscription = subscription
         self._channel = response_mode(response_channel)
@@ -196,7 +197,7 @@ class ResponderState:
 
     def waiting_for_request(self, timeout: float | None) -> Steps[bool]:
         """Wait for a request in ``queue``. Return False once the responder is closed."""
-        deadline = Deadline(self._conductor.context.clock, timeout)
+        deadline = Deadline(self.conductor.context.clock, timeout)
         while not self.subscription.closed:
             if self.work():
                 return True
@@ -209,7 +210,7 @@ class ResponderState:
         present = {image.correlation_id for image in images}
         for correlation_id, publication in list(self._publications.items()):
             if correlation_id not in present:
-                publication._end()
+                self.conductor.close_resource(publication)
                 self._publications.pop(correlation_id, None)
         self._refused &= present
         for image in images:
@@ -224,7 +225,7 @@ class ResponderState:
                 self._refuse(image, f"the responder has {self._max_clients} clients, as many as max_clients allows")
                 continue
             channel = with_values(self._channel, {"response-correlation-id": correlation_id})
-            self._pending[correlation_id] = self._conductor.add_publication(self._kind, channel, self._stream_id)
+            self._pending[correlation_id] = self.conductor.add_publication(self._kind, channel, self._stream_id)
         for correlation_id, operation in list(self._pending.items()):
             if not operation.is_done:
                 continue
@@ -232,7 +233,7 @@ class ResponderState:
                 publication = operation.result()
             except MainstemError as error:
                 self._pending.pop(correlation_id, None)
-                self._conductor.context.on_error(error)
+                self.conductor.context.on_error(error)
                 refused = next((image for image in images if image.correlation_id == correlation_id), None)
                 if refused is not None:
                     self._refuse(refused, "no response channel: the request publication needs response-correlation-id")
@@ -240,22 +241,22 @@ class ResponderState:
             if correlation_id in present:
                 self._publications[correlation_id] = publication
             else:
-                publication._end()
+                self.conductor.close_resource(publication)
             self._pending.pop(correlation_id, None)
 
     def _refuse(self, image: ImageBase, reason: str) -> None:
         # The driver ends the image, and with it the requester's connection, so the requester learns at once that it was refused.
         self.refused_clients += 1
         self._refused.add(image.correlation_id)
-        self._conductor.reject_image(image, reason)
+        self.conductor.reject_image(image, reason)
 
     def close(self) -> None:
         """Close the subscription and all response publications. Any thread may call this."""
-        self.subscription._end()
+        self.conductor.close_resource(self.subscription)
         # Remove one at a time, because the thread in `work` removes entries of both dictionaries, too.
         with suppress(KeyError):
             while True:
-                self._publications.popitem()[1]._end()
+                self.conductor.close_resource(self._publications.popitem()[1])
         with suppress(KeyError):
             while True:
                 self._pending.popitem()[1].cancel()

@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from mainstem._internal.clock import timeout_of
 from mainstem.aeron import channel as channels
+from mainstem.aeron.client.operation import wait_or_cancel
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem._core.memory.counters import CountersReader
-    from mainstem.aeron.client.context import ClientContext
-    from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.command.commands import Command
-    from mainstem.errors import MainstemError
+    from mainstem.aeron.client.operation import Conductor, Operation
 
 NO_CHANNEL_STATUS = -1  # an IPC channel has no endpoint and therefore no status counter
-
-
-class ResourceOwner(Protocol):
-    """The part of the conductor that resources use."""
-
-    context: ClientContext
-    counters: CountersReader
-    closed: bool
-    cycles: int
-    failure: MainstemError | None
-    invokers: tuple[Callable[[], int], ...]
-
-    def raise_failure(self) -> None: ...
-
-    def request_cycle(self) -> int: ...
-
-    def close_resource(self, resource: Resource, *, revoke: bool = False) -> None: ...
-
-    def add_destination(self, resource: Resource, channel: str) -> Operation[int]: ...
-
-    def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]: ...
-
-    def reject_image(self, image: Any, reason: str) -> Operation[None]: ...
-
-    def release_image(self, image: Any) -> None: ...
-
-    def close_dropped(self, resource: Resource) -> None: ...
-
-    def unmap(self, buffer: AtomicBuffer | None) -> None: ...
 
 
 class StreamEnd:
@@ -60,7 +28,7 @@ class StreamEnd:
     conductor has handled the responses that existed when the end was first seen.
     """
 
-    def __init__(self, conductor: ResourceOwner, has_ended: Callable[[], bool]) -> None:
+    def __init__(self, conductor: Conductor, has_ended: Callable[[], bool]) -> None:
         self._conductor = conductor
         self._has_ended = has_ended
         self._cycle: int | None = None
@@ -84,20 +52,15 @@ class StreamEnd:
 class Resource:
     """A resource that the driver holds for this client until it is closed."""
 
-    _conductor: ResourceOwner
+    _conductor: Conductor
     _closed = True
-    # The command that removes it from the driver (not sent for a static counter), and whether its destinations are a receiver's.
-    _removal: ClassVar[type[Command]]
-    _receives: ClassVar[bool] = False
-    _is_static = False
     registration_id: int
     channel: str
     stream_id: int
     channel_status_id: int
 
-    def _open(self, conductor: ResourceOwner, registration_id: int) -> None:
+    def _open(self, conductor: Conductor, registration_id: int) -> None:
         self._conductor = conductor
-        self._destinations: dict[int, str] = {}
         self.registration_id = registration_id
         self._closed = False
 
@@ -127,9 +90,6 @@ class Resource:
             return []
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
 
-    def _destinations_id(self) -> int:
-        return self.registration_id
-
     def _release(self) -> None:
         """Release shared memory. Called once."""
         raise NotImplementedError
@@ -152,7 +112,7 @@ class Resource:
             try:
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
             finally:
-                self._conductor.close_dropped(self)
+                self._conductor.leave_open(self)
 
 
 class ResourceTable:
@@ -165,20 +125,31 @@ class ResourceTable:
     def __init__(self) -> None:
         self._kept: dict[int, Resource] = {}
         self._let_go: WeakValueDictionary[int, Resource] = WeakValueDictionary()
+        self._left_open: deque[Resource] = deque()
+        self._destinations: dict[int, dict[int, str]] = {}  # channels by id, of each resource
+        self._is_closed = False
 
-    def __setitem__(self, registration_id: int, resource: Resource) -> None:
-        self._kept[registration_id] = resource
+    def add(self, resource: Resource) -> None:
+        self._kept[resource.registration_id] = resource
 
-    def let_go(self, registration_id: int) -> None:
-        resource = self._kept.pop(registration_id, None)
-        if resource is not None:
-            self._let_go[registration_id] = resource
+    def let_go(self, resource: Resource) -> None:
+        """Do not keep a resource open that the application has dropped."""
+        if self._kept.pop(resource.registration_id, None) is not None:
+            self._let_go[resource.registration_id] = resource
+
+    def leave_open(self, resource: Resource) -> None:
+        """Take a resource that is being collected, for `close_left_open`.
+
+        This runs in whatever thread collects it, with any locks that thread holds.
+        """
+        if self._is_closed:
+            # Shared memory may already be unmapped.
+            resource._leave_to_parent()
+        else:
+            self._left_open.append(resource)
 
     def get(self, registration_id: int) -> Resource | None:
         return self._kept.get(registration_id) or self._let_go.get(registration_id)
-
-    def pop(self, registration_id: int) -> Resource | None:
-        return self._kept.pop(registration_id, None) or self._let_go.pop(registration_id, None)
 
     def items(self) -> list[tuple[int, Resource]]:
         return [*self._kept.items(), *self._let_go.items()]
@@ -191,6 +162,52 @@ class ResourceTable:
 
     def __iter__(self) -> Iterator[int]:
         return iter([registration_id for registration_id, _ in self.items()])
+
+    def note_destination(self, resource: Resource, destination_id: int, channel: str) -> None:
+        if not resource.closed:
+            self._destinations.setdefault(resource.registration_id, {})[destination_id] = channel
+
+    def destination(self, resource: Resource, destination_id: int) -> str | None:
+        """Return the channel of a destination, if it was added."""
+        return self._destinations.get(resource.registration_id, {}).get(destination_id)
+
+    def close(self, resource: Resource) -> bool:
+        """Release a resource's memory. Return False if it was closed before."""
+        is_open = self._remove(resource)
+        if is_open:
+            resource._release()
+        return is_open
+
+    def close_left_open(self) -> Iterator[Resource]:
+        while self._left_open:
+            resource = self._left_open.popleft()
+            self._remove(resource)
+            resource._release()
+            yield resource
+
+    def _remove(self, resource: Resource) -> bool:
+        registration_id = resource.registration_id
+        self._destinations.pop(registration_id, None)
+        found = self._kept.pop(registration_id, None) or self._let_go.pop(registration_id, None)
+        return found is not None
+
+    def close_all(self) -> None:
+        for resource in self._remove_all():
+            resource._release()
+
+    def leave_to_parent(self) -> None:
+        """Close everything in a forked child. What the driver sees belongs to the parent."""
+        for resource in self._remove_all():
+            resource._leave_to_parent()
+
+    def _remove_all(self) -> list[Resource]:
+        self._is_closed = True
+        resources = [*self.values(), *self._left_open]
+        self._kept.clear()
+        self._let_go.clear()
+        self._left_open.clear()
+        self._destinations.clear()
+        return resources
 
 
 class Closing:
@@ -228,7 +245,7 @@ class Destinations(Resource, Closing):
         Raises:
             MainstemError: The errors that the class `Aeron` lists for its calls.
         """
-        return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
+        return wait_or_cancel(self._conductor.add_destination(self, channel), timeout)
 
     def async_add_destination(self, channel: str) -> Operation[int]:
         """Add a destination without waiting. ``channel`` is that of `add_destination`.

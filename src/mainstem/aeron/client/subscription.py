@@ -15,8 +15,7 @@ from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource, StreamEnd
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.client.waiting import Wait, Waiting, run
-from mainstem.aeron.command import commands
-from mainstem.errors import LocalProtocolError, Timeout
+from mainstem.errors import CorruptLogError, LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.log.read import Message
-    from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.resource import ResourceOwner
+    from mainstem.aeron.client.operation import Conductor, Operation
     from mainstem.aeron.client.waiting import Steps
+    from mainstem.aeron.command.responses import OnAvailableImage, OnUnavailableImage
 
 I = TypeVar("I", bound=ImageBase)  # noqa: E741 - an image
 
@@ -53,6 +52,7 @@ class Feed(Protocol):
 
 
 def next_batch(
+    conductor: Conductor,
     owner: Any,
     take: Callable[[], Iterator[Any] | None],
     end: StreamEnd,
@@ -60,7 +60,6 @@ def next_batch(
     waits_for: SubscriptionReader | None = None,
 ) -> Steps[Iterator[Any] | None]:
     """Wait until ``take`` finds messages, and return them; None once the streams of a subscription or poller have ended."""
-    conductor: ResourceOwner = owner._conductor
     deadline = Deadline(conductor.context.clock, timeout)
     while not end.is_reached():
         if (left := deadline.left) == 0:
@@ -75,6 +74,7 @@ def next_batch(
 
 
 def iterate(
+    get_conductor: Callable[[], Conductor | None],
     owner: Any,
     take: Callable[[], Iterator[Any] | None],
     has_ended: Callable[[], bool],
@@ -83,8 +83,11 @@ def iterate(
     waits_for: SubscriptionReader | None = None,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[Any]:
-    """Yield messages, batch by batch, until the streams of a subscription or poller have ended."""
-    conductor: ResourceOwner | None = owner._conductor
+    """Yield messages, batch by batch, until the streams of a subscription or poller have ended.
+
+    A poller has no conductor before its first subscription.
+    """
+    conductor = get_conductor()
     if conductor is None:
         return
     timeout = timeout_of(timeout)
@@ -93,7 +96,7 @@ def iterate(
     while True:
         if (batch := take()) is None:
             waiting.restart()
-            batch = run(next_batch(owner, take, end, timeout, waits_for), waiting)
+            batch = run(next_batch(conductor, owner, take, end, timeout, waits_for), waiting)
             if batch is None:
                 break
         yield from batch
@@ -104,14 +107,12 @@ def iterate(
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
     """The part of a subscription that both variants share."""
 
-    _removal = commands.RemoveSubscription
-    _receives = True
     _image_kind: ClassVar[type[ImageBase]]
     images: tuple[I, ...]
 
     def __init__(
         self,
-        conductor: ResourceOwner,
+        conductor: Conductor,
         registration_id: int,
         channel: str,
         stream_id: int,
@@ -231,12 +232,20 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         self._set_images((*self.images, image))
 
     def _remove_image(self, correlation_id: int) -> I | None:
+        """Close an image and return it, unless there is none."""
         image = next((image for image in self.images if image.correlation_id == correlation_id), None)
         if image is not None:
             self._set_images(other for other in self.images if other is not image)
             if self._feed is not None:
                 self._feed.image = image
+            self._close_image(image)
         return image
+
+    def _close_image(self, image: ImageBase) -> None:
+        if not image.closed:
+            log = image.log
+            image._detach()
+            self._conductor.logs.linger(log)
 
     def _leave_to_parent(self) -> None:
         """Close in a forked child. The images stay open, because their positions belong to the parent."""
@@ -249,7 +258,52 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         images = self.images
         self._set_images(())
         for image in images:
-            self._conductor.release_image(image)
+            self._close_image(image)
+
+
+def add_image(subscription: SubscriptionBase[Any], ready: OnAvailableImage, conductor: Conductor) -> None:
+    """Map an image's log, tell the application, and then add the image, unless its handler has closed the subscription."""
+    if any(image.correlation_id == ready.image_correlation_id for image in subscription.images):
+        return
+    # As in the reference, the image is not rejected: that would take the stream from the driver's other subscriptions, too.
+    lost = (
+        f"{subscription!r} does not receive session {ready.session_id}, and may stall its publisher until it is closed"
+    )
+    on_error = conductor.context.on_error
+    try:
+        log = conductor.logs.map(ready.log_file)
+    except OSError as error:
+        # Often, the driver has deleted the log already.
+        conductor.guard(on_error, OSError(error.errno, f"{lost}: {error.strerror}", ready.log_file))
+        return
+    try:
+        with conductor.logs.naming(log, ready.log_file):
+            image = subscription._image_kind(
+                conductor,
+                subscription,
+                log,
+                conductor.counters.values,
+                ready.subscriber_position_id,
+                ready.source_identity,
+                ready.log_file,
+                conductor.cnc.start_timestamp_ms,
+            )
+    except CorruptLogError as error:
+        conductor.guard(on_error, CorruptLogError(f"{lost}: {error}", log_file=error.log_file, position=error.position))
+        return
+    if subscription.on_available_image is not None:
+        conductor.guard(subscription.on_available_image, image)
+    if subscription.closed:
+        subscription._close_image(image)
+    else:
+        subscription._add_image(image)
+
+
+def remove_image(subscription: SubscriptionBase[Any], gone: OnUnavailableImage, conductor: Conductor) -> None:
+    """Close an image, and then tell the application."""
+    image = subscription._remove_image(gone.image_correlation_id)
+    if image is not None and subscription.on_unavailable_image is not None:
+        conductor.guard(subscription.on_unavailable_image, image)
 
 
 class Image(ImageBase):
@@ -293,7 +347,7 @@ class Image(ImageBase):
         Returns:
             The pending operation.
         """
-        return self.subscription._conductor.reject_image(self, reason)
+        return self._conductor.reject_image(self, reason)
 
 
 class Subscription(SubscriptionBase[Image], Destinations):
@@ -352,7 +406,15 @@ class Subscription(SubscriptionBase[Image], Destinations):
             ...     print(message.position, message.session_id, message.payload)
         """
         take = partial(self._take_messages, MESSAGES_AT_ONCE, metadata)
-        return iterate(self, take, self._has_ended, timeout, waits_for=self, at_end=self._check_feed)
+        return iterate(
+            lambda: self._conductor,
+            self,
+            take,
+            self._has_ended,
+            timeout,
+            waits_for=self,
+            at_end=self._check_feed,
+        )
 
     def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:

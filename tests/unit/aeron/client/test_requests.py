@@ -260,7 +260,7 @@ class Replies:
 
 
 def test_a_signal_handler_that_raises_in_one_thread_takes_no_reply_from_another() -> None:
-    state = RequesterState(None, Replies(), 10)
+    state = RequesterState(None, None, Replies(), 10)  # type: ignore[arg-type]
     slots = [state.open_slot() for _ in range(3)]
     state.slots = Interrupted(state.slots)
     with pytest.raises(KeyboardInterrupt):
@@ -394,20 +394,23 @@ async def test_a_requester_that_is_closed_says_whether_the_request_was_sent(
         assert (raised.value.delivery, raised.value.may_retry) == (Delivery.NONE, True)
 
 
-def test_closing_a_responder_from_another_thread_ends_every_way_back(aeron: mainstem.Aeron) -> None:
+def test_closing_a_responder_from_another_thread_ends_every_way_back(
+    aeron: mainstem.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
     channel, back = ways("ipc")
     with mainstem.Requester(aeron, channel, 1001, **back), mainstem.Requester(aeron, channel, 1001, **back):
         responder = mainstem.Responder(aeron, channel, 1001, **back)
         state = responder._state
         wait_for(lambda: not state.work() and state.clients == 2)
         opened = list(state._publications.values())
-        end = opened[-1]._end
+        close = state.conductor.close_resource
 
-        def end_while_the_other_thread_works() -> None:
-            state.work()
-            end()
+        def close_while_the_other_thread_works(resource: Any) -> None:
+            if resource is opened[-1]:
+                state.work()
+            close(resource)
 
-        opened[-1]._end = end_while_the_other_thread_works
+        monkeypatch.setattr(state.conductor, "close_resource", close_while_the_other_thread_works)
         responder.close()
         assert all(publication.closed for publication in opened)
 
