@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainstem._core import layout
 from mainstem._internal.units import format_duration_ns, format_size
 from mainstem._internal.validation import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -322,8 +323,7 @@ def timestamp_offset(text: str) -> int:
     value, rest = leading_number(text, 0)
     if rest:
         raise ValueError(f"{text!r} is not a whole number")
-    value = max(INT64_MIN, min(value, INT64_MAX)) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
+    return wrap_i32(max(INT64_MIN, min(value, INT64_MAX)))
 
 
 def written_offset(offset: int | None) -> int | None:

@@ -94,7 +94,7 @@ class Requester(Opened[RequesterState], RequesterBase):
                 requests = with_values(channel, {"response-correlation-id": subscription.registration_id})
                 publication = await aeron.add_exclusive_publication(requests, stream_id, timeout=deadline.left)
             except BaseException:
-                subscription._end()
+                conductor_of(aeron).close_resource(subscription)
                 raise
             return RequesterState(conductor_of(aeron), publication, subscription, max_in_flight)
 

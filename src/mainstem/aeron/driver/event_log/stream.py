@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.event_log.events import Event
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,7 @@ class StreamEvents:
     def _resent(self, position: int, length: int) -> None:
         path = self._path
         terms, offset = divmod(position, path.term_length)
-        term_id = ((path.initial_term_id + terms + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+        term_id = wrap_i32(path.initial_term_id + terms)
         self._note(Event.RESEND, term_id=term_id, term_offset=offset, length=length)
 
     def _note(self, event: Event, **fields: int) -> None:
