@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem._core.layout import COLUMN_PAYLOAD, COLUMN_POSITION, COLUMN_RESERVED_VALUE
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
-from mainstem.recording.reading import batches
+from mainstem.recording.rows.batches import batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, needs_extras
-from mainstem.recording.reading import SkippedRange, read_rows
+from mainstem.recording.rows.arrow import read_rows
 from mainstem.recording.rows.decoding import Decoding
 from mainstem.recording.rows.filters import EVERYTHING, PredicateBounds, bounds_of, row_filter
 from mainstem.recording.rows.scan_range import ranges_within
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mainstem.codecs import Codec
     from mainstem.recording.reader import RecordingReader
+    from mainstem.recording.rows.batches import SkippedRange
 
 log = logging.getLogger("mainstem.recording")
 

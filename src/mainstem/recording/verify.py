@@ -24,7 +24,7 @@ from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.frame_checksums import FrameChecksums
 from mainstem.recording.index import damage_of, is_as_recorded, possible_starts
-from mainstem.recording.reading import REASONS, stop_reason
+from mainstem.recording.rows.batches import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
 if TYPE_CHECKING:

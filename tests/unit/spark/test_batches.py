@@ -15,7 +15,7 @@ from tests.support.streams import Stream, record
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
 from mainstem.recording.index import index_file
-from mainstem.recording.reading import event_times
+from mainstem.recording.rows.arrow import event_times
 from mainstem.recording.segments import segment_name
 from mainstem.spark.sources.batches import RecordingRange, TaskReader
 from mainstem.spark.sources.options import RecordingOptions

@@ -9,7 +9,7 @@ from mainstem.aeron.client.persistent_subscription import COLUMNS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.life import NO_LIFE, OF_ARCHIVE
-from mainstem.recording.reading import batches
+from mainstem.recording.rows.batches import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from mainstem.codecs import find_codec
 from mainstem.codecs.inference import distinct
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
-from mainstem.recording.reading import messages
+from mainstem.recording.rows.batches import messages
 from mainstem.recording.rows.schema import arrow_schema, columns_of
 
 if TYPE_CHECKING:

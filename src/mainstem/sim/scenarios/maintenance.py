@@ -25,8 +25,8 @@ from mainstem.recording.earlier_frames import at_once
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.mark_file import WRITER, MarkOwner
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.reading import messages
 from mainstem.recording.recovery import SETTLED_NS
+from mainstem.recording.rows.batches import messages
 from mainstem.recording.segments import parse_segment_name
 from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation

@@ -19,8 +19,8 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, find_catalog_problems
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
+from mainstem.recording.rows.batches import messages
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions

@@ -19,8 +19,8 @@ from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.settings import Settings
 from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, RemoteProtocolError, Timeout
-from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
+from mainstem.recording.rows.batches import messages
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.disk import Device, FaultyDisk, temporary_directory
 from mainstem.sim.scenarios.aqueduct import AqueductRun

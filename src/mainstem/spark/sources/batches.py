@@ -14,7 +14,8 @@ from pyspark.sql.datasource import InputPartition
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, find_problems
 from mainstem.recording.open_archives import open_archives
-from mainstem.recording.reading import BYTES_PER_BATCH, read_rows, schema_of
+from mainstem.recording.rows.arrow import read_rows, schema_of
+from mainstem.recording.rows.batches import BYTES_PER_BATCH
 from mainstem.recording.verify import find_end_problem
 from mainstem.spark.sources.skip_report import note
 
