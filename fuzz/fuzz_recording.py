@@ -15,7 +15,7 @@ from tests.support.many_recordings import make_recordings
 from mainstem.errors import RecordingError
 from mainstem.recording import open_recordings
 from mainstem.recording.catalog import decode_catalog
-from mainstem.recording.verify import find_end_problem, find_problems
+from mainstem.recording.verify_recordings import find_end_problem, find_problems
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import pytest
 from tests.support.shipping import TERM, ManualClock, Station, payloads, shipper
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.recording.shipping.retention import before_committed, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
+from mainstem.recording.shipping.shipped_retention import before_committed, remove
 from mainstem.spark.sources.offsets import committed_positions
 from mainstem.store import open_store
 

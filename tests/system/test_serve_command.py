@@ -22,7 +22,7 @@ from mainstem.errors import StoreError
 from mainstem.recording import Recorder, messages, open_recordings
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.served import ServedArchive
+from mainstem.recording.served_archive import ServedArchive
 from mainstem.store.http import HttpStore
 from mainstem.store.retry import Retry
 

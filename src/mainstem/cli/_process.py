@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from mainstem.recording.recovery import Recovery
+    from mainstem.recording.crash_recovery import Recovery
 
 VARIABLE = "MAINSTEM_LOG_FORMAT"
 FORMATS = ("text", "json")

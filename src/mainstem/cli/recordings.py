@@ -54,16 +54,16 @@ from mainstem.recording.catalog import (
     read_catalog,
     read_entries,
 )
-from mainstem.recording.maintenance import ALGORITHMS, Maintenance, find_orphans, find_removable, segment_files
 from mainstem.recording.mark_file import read_mark
+from mainstem.recording.offline_maintenance import ALGORITHMS, Maintenance, find_orphans, find_removable, segment_files
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping import compaction
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact
 from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
-from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import find_archive_problems
-from mainstem.recording.verify import Problem, find_directory_problems, find_start_problem
+from mainstem.recording.shipping.shipped_retention import before_committed, before_time, lowest, remove
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
+from mainstem.recording.verify_recordings import Problem, find_directory_problems, find_start_problem
 from mainstem.store import is_url, open_store
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.manifest import ShippedRecording
-    from mainstem.recording.shipping.retention import Limit
+    from mainstem.recording.shipping.shipped_retention import Limit
 
 app = App(__doc__)
 

@@ -9,7 +9,7 @@ from mainstem.recording.recordings import Recordings, open_recording, open_recor
 from mainstem.recording.replayer import replay
 from mainstem.recording.rows.batches import SkippedRange, batches, messages
 from mainstem.recording.scan import Scan
-from mainstem.recording.verify import Problem, find_problems
+from mainstem.recording.verify_recordings import Problem, find_problems
 
 __all__ = [
     "PersistentSubscription",

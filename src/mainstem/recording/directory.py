@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem.recording.catalog import MAX_ENTRIES, NULL, Catalog, RecordingDescriptor
+from mainstem.recording.crash_recovery import Recovery, recover
 from mainstem.recording.mark_file import RECORDER, ArchiveMark, DirectoryInUse, MarkOwner
-from mainstem.recording.recovery import Recovery, recover
 from mainstem.recording.segments import all_segment_bases
 from mainstem.recording.writer import RecordingWriter
 from mainstem.store.disk import DISK, Disk
@@ -80,7 +80,7 @@ class RecordingDirectory:
     ) -> list[RecordingDescriptor]:
         """Recover every recording, and return their descriptors. Close the directory if that fails.
 
-        ``moves_start`` is that of ``recovery.recover``.
+        ``moves_start`` is that of ``crash_recovery.recover``.
         """
 
         def report(progress: Recovery) -> None:

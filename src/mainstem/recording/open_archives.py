@@ -13,7 +13,7 @@ from mainstem._internal.entry_points import entry_point
 from mainstem.errors import ConfigurationError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE
-from mainstem.recording.served import ServedArchive
+from mainstem.recording.served_archive import ServedArchive
 from mainstem.recording.shipping.layout import MANIFESTS, archive_ids, is_archive_id
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.tiered_archive import TieredArchive

@@ -38,7 +38,7 @@ If the recorder itself dies, nothing is lost or repeated:
   extended. Another image from the network continues a recording only if it starts exactly where the recording ends, comes from the
   same source, and the publisher has not ended the stream, because a driver creates a new image of a stream that it meets again.
   Another image over IPC, or of a spy, is another publication. In all other cases, a new recording starts.
-* After the host was restarted, the recorder determines the end of each recording again when it opens (``recording.recovery``), and
+* After the host was restarted, the recorder determines the end of each recording again when it opens (``crash_recovery``), and
   truncates torn data. Only then can readers see the recorded position decrease.
 """
 

@@ -30,7 +30,7 @@ from mainstem.recording.archive import IDENTITY_FILE, MAX_IDENTITY_LENGTH
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor, decode_catalog
 from mainstem.recording.index import HEADER_LENGTH, RECORDED_POSITION_OFFSET, LocalIndex, index_file
 from mainstem.recording.segments import first_segment_base
-from mainstem.recording.served import identity_tag
+from mainstem.recording.served_archive import identity_tag
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -150,7 +150,7 @@ BUGS = (
     Bug(
         name="recovery trusts a page of zeros",
         harm="after a loss of power a message has zeros in its middle",
-        file="recording/recovery.py",
+        file="recording/crash_recovery.py",
         old="            lost = _lost_from(segment.memory, begin, end)\n",
         new="            lost = end\n",
         finder=Simulator(scenarios=("power_loss",)),

@@ -22,7 +22,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, RecordingReader, batches, find_problems, open_recordings, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE
 from mainstem.recording.index import index_file
-from mainstem.recording.verify import find_end_problem
+from mainstem.recording.verify_recordings import find_end_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, messages, open_recording
-from mainstem.recording.verify import find_problems
+from mainstem.recording.verify_recordings import find_problems
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from mainstem.recording import RecordingReader, find_problems, messages, open_re
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import Catalog
 from mainstem.recording.identity import is_stored_identity
-from mainstem.recording.maintenance import Maintenance
+from mainstem.recording.offline_maintenance import Maintenance
 from mainstem.recording.recordings import Recordings
 from mainstem.recording.sessions import has_one_session, sessions_at
 from mainstem.recording.shipping.shipped_archive import ShippedArchive

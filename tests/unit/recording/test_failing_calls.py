@@ -10,7 +10,7 @@ import pytest
 from tests.support.streams import Stream
 
 from mainstem.recording import Recorder, messages, open_recording
-from mainstem.recording.verify import find_problems
+from mainstem.recording.verify_recordings import find_problems
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mainstem._core.log.checksums import CRC32C, FrameChecksum
 from mainstem.recording import Problem, Recorder, find_problems, open_recording
 from mainstem.recording.catalog import Catalog, read_catalog
 from mainstem.recording.index import index_file
-from mainstem.recording.verify import find_directory_problems
+from mainstem.recording.verify_recordings import find_directory_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

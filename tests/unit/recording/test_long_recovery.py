@@ -13,7 +13,7 @@ from mainstem.archive.server import ArchiveServer
 from mainstem.errors import DriverTimeout
 from mainstem.recording import Recorder
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, read_catalog
-from mainstem.recording.recovery import Recovery
+from mainstem.recording.crash_recovery import Recovery
 from mainstem.sim.clock import ManualClock
 
 if TYPE_CHECKING:

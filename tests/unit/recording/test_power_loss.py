@@ -15,7 +15,7 @@ from mainstem.recording import Recorder, find_problems, messages, open_recording
 from mainstem.recording.catalog import CATALOG_FILE
 from mainstem.recording.directory import LOCK_FILE
 from mainstem.recording.index import ENTRY_LENGTH, HEADER_LENGTH, index_file
-from mainstem.recording.verify import find_directory_problems
+from mainstem.recording.verify_recordings import find_directory_problems
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:

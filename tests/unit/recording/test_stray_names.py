@@ -14,9 +14,9 @@ from tests.unit.recording.test_recorder_starts import TERM, Image, Subscription,
 from mainstem.errors import ConnectionLost, RecordingError, StoreError
 from mainstem.recording import Recorder, messages, open_recording, open_recordings, read_catalog
 from mainstem.recording.catalog import MAX_ENTRIES, MAX_RECORDING_ID
-from mainstem.recording.maintenance import Maintenance, find_orphans, segment_files
+from mainstem.recording.offline_maintenance import Maintenance, find_orphans, segment_files
 from mainstem.recording.segments import all_segment_bases, parse_segment_name, segment_bases, segment_name
-from mainstem.recording.verify import find_directory_problems
+from mainstem.recording.verify_recordings import find_directory_problems
 from mainstem.store import open_store
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mainstem.archive.server.files import ArchiveFiles
     from mainstem.archive.server.replay_session import ReplaySession
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.recording.maintenance import SegmentFile
+    from mainstem.recording.offline_maintenance import SegmentFile
 
 log = logging.getLogger("mainstem.archive")
 

@@ -22,7 +22,7 @@ from mainstem.recording.directory import RecordingDirectory, call_all, stream_of
 from mainstem.recording.earlier_frames import EarlierFrames, earlier_frames
 from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import OF_ARCHIVE, StreamLife
-from mainstem.recording.maintenance import SegmentFile, segment_files, segment_files_in
+from mainstem.recording.offline_maintenance import SegmentFile, segment_files, segment_files_in
 from mainstem.recording.reader import Progress
 from mainstem.recording.segments import OLD_SUFFIX, parse_segment_name, segment_base, segment_name
 from mainstem.recording.start_limits import StartLimits

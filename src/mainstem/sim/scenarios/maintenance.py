@@ -21,14 +21,14 @@ from mainstem.archive.server.files import ArchiveFiles
 from mainstem.errors import ArchiveError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE
+from mainstem.recording.crash_recovery import SETTLED_NS
 from mainstem.recording.earlier_frames import at_once
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.mark_file import WRITER, MarkOwner
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.recovery import SETTLED_NS
 from mainstem.recording.rows.batches import messages
 from mainstem.recording.segments import parse_segment_name
-from mainstem.recording.verify import find_problems
+from mainstem.recording.verify_recordings import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.disk import Crash, Device, FaultyDisk, may_be_full

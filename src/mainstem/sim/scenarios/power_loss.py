@@ -24,8 +24,8 @@ from mainstem.recording.rows.batches import messages
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
-from mainstem.recording.shipping.verification import find_archive_problems
-from mainstem.recording.verify import find_problems
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
+from mainstem.recording.verify_recordings import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.disk import Crash, Device, FaultyDisk, may_be_full, temporary_directory

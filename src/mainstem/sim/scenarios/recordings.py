@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.batches import messages
-from mainstem.recording.verify import find_problems
+from mainstem.recording.verify_recordings import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.store.local import LocalStore
 

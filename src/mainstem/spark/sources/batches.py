@@ -16,7 +16,7 @@ from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRang
 from mainstem.recording.open_archives import open_archives
 from mainstem.recording.rows.arrow import read_rows, schema_of
 from mainstem.recording.rows.batches import BYTES_PER_BATCH
-from mainstem.recording.verify import find_end_problem
+from mainstem.recording.verify_recordings import find_end_problem
 from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mainstem.errors import ConfigurationError
 from mainstem.recording.identity import is_stored_identity, stored_session
 from mainstem.recording.shipping.layout import is_archive_id
-from mainstem.recording.shipping.retention import ConsumedPosition
+from mainstem.recording.shipping.shipped_retention import ConsumedPosition
 from mainstem.store.base import read_all
 from mainstem.store.open_store import place_of
 

@@ -14,7 +14,7 @@ from mainstem.recording.segments import segment_name, segments_of
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.manifest import ManifestLog
-from mainstem.recording.shipping.retention import before_time, remove
+from mainstem.recording.shipping.shipped_retention import before_time, remove
 
 if TYPE_CHECKING:
     from pathlib import Path

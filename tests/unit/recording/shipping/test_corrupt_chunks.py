@@ -18,7 +18,7 @@ from mainstem.recording.shipping.chunks import BLOCK, UNKNOWN, BlockSums, Chunk,
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.page_tree import between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
 from mainstem.recording.tiered_archive import TieredArchive
 from mainstem.store.local import LocalStore
 

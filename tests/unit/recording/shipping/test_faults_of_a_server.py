@@ -16,7 +16,7 @@ from mainstem import open_recordings
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.manifest import ManifestLog
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
 from mainstem.store import open_store
 from mainstem.store import retry as retries
 from mainstem.store.retry import Retry

@@ -25,8 +25,8 @@ from tests.support.shipping import (
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording.shipping.compaction import compact, remove_orphans
 from mainstem.recording.shipping.local_retention import LocalRetention
-from mainstem.recording.shipping.retention import remove
 from mainstem.recording.shipping.retrying_store import RetryingStore
+from mainstem.recording.shipping.shipped_retention import remove
 from mainstem.recording.shipping.status import ShippingStats
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from tests.support.shipping import ManualClock, Station, payloads, shipped, ship
 
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog, collect_garbage
-from mainstem.recording.shipping.retention import before_time, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.shipping.shipped_retention import before_time, remove
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
 from mainstem.store import open_store
 
 if TYPE_CHECKING:

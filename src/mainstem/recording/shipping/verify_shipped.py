@@ -10,7 +10,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.shipping.chunks import BLOCK, BlockSums, stored_ranges, sums_of
 from mainstem.recording.shipping.page_tree import between
-from mainstem.recording.verify import Problem, find_problems
+from mainstem.recording.verify_recordings import Problem, find_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

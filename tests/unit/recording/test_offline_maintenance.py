@@ -17,11 +17,11 @@ from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recording, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE, Catalog, find_changed_entries, read_entries
+from mainstem.recording.crash_recovery import SETTLED_NS
 from mainstem.recording.earlier_frames import at_once
 from mainstem.recording.index import index_file
-from mainstem.recording.maintenance import Maintenance, find_orphans
 from mainstem.recording.mark_file import RECORDER
-from mainstem.recording.recovery import SETTLED_NS
+from mainstem.recording.offline_maintenance import Maintenance, find_orphans
 from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:

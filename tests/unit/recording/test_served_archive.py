@@ -23,7 +23,7 @@ from mainstem.recording import messages, open_recording, open_recordings
 from mainstem.recording.catalog import Catalog
 from mainstem.recording.index import index_file
 from mainstem.recording.reader import RecordingReader
-from mainstem.recording.served import ServedArchive
+from mainstem.recording.served_archive import ServedArchive
 from mainstem.store.http import HttpStore
 from mainstem.store.retry import Retry
 

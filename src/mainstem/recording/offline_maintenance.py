@@ -32,7 +32,7 @@ from mainstem.recording.directory import RecordingDirectory
 from mainstem.recording.index import index_file
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.segments import OLD_SUFFIX, first_segment_base, parse_segment_name, segment_base, segment_name
-from mainstem.recording.verify import Problem, find_problems, find_start_problem
+from mainstem.recording.verify_recordings import Problem, find_problems, find_start_problem
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Problem, Recorder, find_problems, messages, open_recording
 from mainstem.recording.index import index_file
-from mainstem.recording.verify import find_end_problem, find_start_problem
+from mainstem.recording.verify_recordings import find_end_problem, find_start_problem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,15 @@ from mainstem.recording.shipping.compaction import Compacted, compact, remove_or
 from mainstem.recording.shipping.local_recording import Journal
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.manifest import ManifestLog, collect_garbage
-from mainstem.recording.shipping.retention import ConsumedPosition, before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.shipping.shipped_retention import (
+    ConsumedPosition,
+    before_committed,
+    before_time,
+    lowest,
+    remove,
+)
+from mainstem.recording.shipping.verify_shipped import find_archive_problems
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, FinishedPosition, Offset, committed_positions
 from mainstem.store import StoredFile, open_store
 
