@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     "bymux/runner.py": {"asyncio"},
     "bymux/aio_stream.py": {"asyncio"},
     "metrics/endpoints.py": {"threading"},
-    "metrics/server.py": {"asyncio", "socket", "threading"},
+    "metrics/page_server.py": {"asyncio", "socket", "threading"},
     "mux/transports.py": {"asyncio", "socket"},
     "mux/connection.py": {"asyncio"},
     "mux/aio_stream.py": {"asyncio"},
@@ -122,10 +122,10 @@ ALLOWED: dict[str, set[str]] = {
     "cli/web.py": {"asyncio"},
     "serve/app.py": {"asyncio"},
     "serve/http_server.py": {"asyncio", "socket"},
-    "serve/live.py": {"asyncio"},
+    "serve/live_server.py": {"asyncio"},
     "serve/position_poller.py": {"asyncio"},
     "serve/responses.py": {"asyncio"},
-    "serve/server.py": {"ssl"},
+    "serve/recording_server.py": {"ssl"},
 }
 
 

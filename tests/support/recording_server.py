@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.waiting import STALL_S
 
-from mainstem.serve.server import RecordingServer
+from mainstem.serve.recording_server import RecordingServer
 
 if TYPE_CHECKING:
     from pathlib import Path

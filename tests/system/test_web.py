@@ -20,8 +20,8 @@ from tests.support import chromium
 from tests.support.stalled_stream import stalled_stream
 
 from mainstem.errors import ConfigurationError
-from mainstem.serve import live
-from mainstem.serve.live import LiveServer
+from mainstem.serve import live_server
+from mainstem.serve.live_server import LiveServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ async def test_requests_for_private_files_are_rejected(
 async def test_each_sample_is_an_event_and_browsers_are_bounded(
     directory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "MAX_BROWSERS", 1)
+    monkeypatch.setattr(live_server, "MAX_BROWSERS", 1)
     async with LiveServer([directory], "127.0.0.1", 0, interval=OFTEN) as server:
         address = urlsplit(server.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)

@@ -21,11 +21,11 @@ from mainstem.analysis.folds.fold import PREFIX, TIMES, from_arrow
 from mainstem.analysis.folds.path import CHANNEL
 from mainstem.analysis.tables import CHANNEL_OF_AERON, FOLDS, FRAMES, SELECTIONS, TABLES, TIME, sources
 from mainstem.capture.files import captures
+from mainstem.capture.index_store import index_of
 from mainstem.capture.planning import FrameSelection, unreadable
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
 from mainstem.capture.reading import frames, read
 from mainstem.capture.schema import COLUMNS, arrow_kinds, arrow_schema
-from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError, needs_extras
 
 if TYPE_CHECKING:

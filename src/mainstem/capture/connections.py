@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.mux_frames import MuxParser
-from mainstem.capture.fragments import LINK_RAW, Fragments, Partial
-from mainstem.capture.streams import Stream
+from mainstem.capture.ip_fragments import LINK_RAW, Fragments, Partial
+from mainstem.capture.tcp_streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

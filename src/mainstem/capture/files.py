@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from mainstem.errors import CaptureError
 from mainstem.store import is_url, open_store
-from mainstem.store.files import StoredFileReader
+from mainstem.store.file_reader import StoredFileReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -30,7 +30,7 @@ Invariants:
   previous one; a range after skipped chunks has its own section and packet number.
 * In a stream (``plan_new``), ranges that end at or before ``begin`` are decoded only for the state of their flows, and their
   rows are discarded; the range that contains ``begin`` is split there. A part that is not ``final`` leaves open gaps open.
-* Memory is bounded by one read, one batch and the limits of ``capture.streams`` and ``capture.fragments``.
+* Memory is bounded by one read, one batch and the limits of ``capture.tcp_streams`` and ``capture.ip_fragments``.
 * A file's contents never raise: if a file changed after it was indexed, its part ends with a problem.
 """
 

@@ -11,7 +11,7 @@ from mainstem.cli._drivers import open_directory, take_snapshot
 from mainstem.cli._options import DirectoryOption, InsecureOption, ListenOption
 from mainstem.cli._process import say
 from mainstem.metrics.families import render
-from mainstem.metrics.server import PageServer
+from mainstem.metrics.page_server import PageServer
 
 
 def run(directory: DirectoryOption = "", listen: ListenOption = "", insecure: InsecureOption = False) -> None:

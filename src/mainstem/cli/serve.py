@@ -22,7 +22,7 @@ from mainstem.cli._process import say, stop_event
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import TOKEN_VARIABLE, Access, read_tokens
 from mainstem.serve.limits import Limits
-from mainstem.serve.server import RecordingServer, tls_context
+from mainstem.serve.recording_server import RecordingServer, tls_context
 
 
 def run(

@@ -29,7 +29,7 @@ from mainstem.cli._output import pick, print_json
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
-from mainstem.metrics.server import PageServer
+from mainstem.metrics.page_server import PageServer
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.retrying_store import RetryingStore, ShippingEnded
 from mainstem.recording.shipping.shipper import (

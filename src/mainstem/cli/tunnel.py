@@ -34,7 +34,7 @@ from mainstem.cli._output import write_secret
 from mainstem.cli._process import configure, say, stop_event
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, render_families
-from mainstem.metrics.server import PageServer
+from mainstem.metrics.page_server import PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

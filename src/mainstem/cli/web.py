@@ -8,7 +8,7 @@ from mainstem.aeron.channel_values import listen_address
 from mainstem.cli._drivers import chosen_directories
 from mainstem.cli._options import AllDriversOption, DirectoriesOption, InsecureOption, IntervalOption, ListenOption
 from mainstem.cli._process import say, stop_event
-from mainstem.serve.live import LiveServer
+from mainstem.serve.live_server import LiveServer
 
 
 def run(

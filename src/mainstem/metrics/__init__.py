@@ -7,7 +7,7 @@ and clients of bymux, Jmux and Aqueduct.
 from mainstem._internal.prometheus import Family, Sample, render_families
 from mainstem.metrics.endpoints import Endpoint, Endpoints
 from mainstem.metrics.families import families, render
-from mainstem.metrics.server import MetricsServer
+from mainstem.metrics.page_server import MetricsServer
 from mainstem.metrics.shipping import shipping_families
 
 __all__ = [

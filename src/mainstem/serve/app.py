@@ -21,11 +21,11 @@ from mainstem._internal.prometheus import CONTENT_TYPE
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
-from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
 from mainstem.serve.http_server import Refusal, checked_target, log
 from mainstem.serve.position_poller import PositionPoller
 from mainstem.serve.ranges import RangeError, parse_range
 from mainstem.serve.responses import BytesResponse, FileResponse, Response, json_bytes
+from mainstem.serve.served_directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

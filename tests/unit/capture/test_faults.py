@@ -16,10 +16,10 @@ from tests.support.captures import rows_of_bytes
 
 from mainstem.capture import index as indexing
 from mainstem.capture import read_frames, unpacking
+from mainstem.capture.index_store import index_of
 from mainstem.capture.planning import FrameSelection, plan, plan_new
 from mainstem.capture.reading import read
 from mainstem.capture.schema import columns
-from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support import captures as make
 
 from mainstem.capture import index as indexing
-from mainstem.capture import store
+from mainstem.capture import index_store
 from mainstem.capture.files import captures
 from mainstem.capture.index import build
 from mainstem.capture.planning import FrameSelection, plan, plan_new
@@ -77,16 +77,16 @@ def test_a_growing_file_gets_the_same_index_as_a_complete_one(tmp_path: Path, sm
 def test_the_index_is_kept_and_used_until_the_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(make.pcap([PACKET] * 3))
-    first = store.index_of(str(path))
-    kept = store.location(str(path), None)
-    assert store.index_of(str(path)) == first
+    first = index_store.index_of(str(path))
+    kept = index_store.location(str(path), None)
+    assert index_store.index_of(str(path)) == first
     stamp = kept.stat().st_mtime_ns
-    store.index_of(str(path))
+    index_store.index_of(str(path))
     assert kept.stat().st_mtime_ns == stamp
     path.write_bytes(make.pcap([PACKET] * 4))
-    assert store.index_of(str(path)).packets == 4
+    assert index_store.index_of(str(path)).packets == 4
     kept.write_bytes(b"{}\nrubbish")
-    assert store.index_of(str(path)).packets == 4
+    assert index_store.index_of(str(path)).packets == 4
 
 
 @pytest.mark.parametrize("packets", [1, 3, 9, 200])
@@ -94,28 +94,28 @@ def test_the_index_is_kept_and_used_until_the_file_changes(tmp_path: Path) -> No
 def test_a_replaced_capture_is_indexed_again(tmp_path: Path, pack: Callable[[bytes], bytes], packets: int) -> None:
     path, kept = tmp_path / "a.pcap", tmp_path / "indexes"
     path.write_bytes(pack(make.pcap([PACKET] * 3)))
-    store.index_of(str(path), str(kept))
+    index_store.index_of(str(path), str(kept))
     for data in (make.pcap([TCP] * packets), make.pcap([PACKET] * packets)):
         path.write_bytes(data)
         os.utime(path, ns=(packets, packets))
-        index = store.index_of(str(path), str(kept))
+        index = index_store.index_of(str(path), str(kept))
         assert index == build(str(path))
         assert index.packets == packets
-        os.unlink(store.location(str(path), str(kept)))
+        os.unlink(index_store.location(str(path), str(kept)))
         path.write_bytes(pack(make.pcap([PACKET] * 3)))
-        store.index_of(str(path), str(kept))
+        index_store.index_of(str(path), str(kept))
 
 
 def test_the_index_can_be_in_another_directory_or_omitted(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(make.pcap([PACKET]))
-    store.index_of(str(path), str(tmp_path / "indexes"))
+    index_store.index_of(str(path), str(tmp_path / "indexes"))
     assert [name.startswith("a.pcap-") for name in os.listdir(tmp_path / "indexes")] == [True]
     (tmp_path / "file").write_bytes(b"")
-    assert store.index_of(str(path), str(tmp_path / "file")).packets == 1  # a path that cannot be written to
-    assert not store.location(str(path), None).exists()
+    assert index_store.index_of(str(path), str(tmp_path / "file")).packets == 1  # a path that cannot be written to
+    assert not index_store.location(str(path), None).exists()
     with pytest.raises(CaptureError):
-        store.index_of(str(tmp_path / "none.pcap"))
+        index_store.index_of(str(tmp_path / "none.pcap"))
 
 
 def test_which_files_a_path_means(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from mainstem.errors import CaptureError
 from mainstem.spark.sources.capture import CaptureBatchReader, CapturedRows, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options
 from mainstem.spark.sources.features import ReadAllAvailable
-from mainstem.store import files as stored_files
-from mainstem.store.files import StoredFileReader
+from mainstem.store import file_reader as stored_files
+from mainstem.store.file_reader import StoredFileReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from tests.support.waiting import STALL_S, wait_for
 from mainstem._internal.http_listener import ConnectionLimits
 from mainstem.errors import DriverTimeout
 from mainstem.metrics import MetricsServer
-from mainstem.metrics import server as server_module
-from mainstem.metrics.server import MAX_HEAD_BYTES, PageServer
+from mainstem.metrics import page_server as server_module
+from mainstem.metrics.page_server import MAX_HEAD_BYTES, PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

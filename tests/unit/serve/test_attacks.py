@@ -21,11 +21,11 @@ from mainstem._internal.exposure import check_exposure, is_literal_host
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import Access, read_tokens
 from mainstem.serve.app import Application
-from mainstem.serve.directory import ServedDirectory, TooManyFilesError
 from mainstem.serve.http_server import log
 from mainstem.serve.limits import Limits
 from mainstem.serve.ranges import RangeError, parse_range
-from mainstem.serve.server import RecordingServer, tls_context
+from mainstem.serve.recording_server import RecordingServer, tls_context
+from mainstem.serve.served_directory import ServedDirectory, TooManyFilesError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

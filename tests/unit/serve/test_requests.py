@@ -19,7 +19,7 @@ from mainstem.recording.catalog import read_catalog
 from mainstem.recording.segments import segment_name
 from mainstem.serve.access import Access
 from mainstem.serve.limits import Limits
-from mainstem.serve.server import RecordingServer
+from mainstem.serve.recording_server import RecordingServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

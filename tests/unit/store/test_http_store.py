@@ -191,7 +191,7 @@ def test_urls_and_options_that_are_not_usable_are_refused(url: str, options: dic
 
 def test_https_is_verified_by_an_authority_that_is_named(live: Live, tmp_path: Path) -> None:
     from mainstem.aqueduct import make_certificates
-    from mainstem.serve.server import tls_context
+    from mainstem.serve.recording_server import tls_context
 
     files = make_certificates(tmp_path / "certs")
     context = tls_context(files.certificate, files.key)

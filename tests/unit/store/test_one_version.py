@@ -14,7 +14,7 @@ from tests.support.plain_server import plain_server
 
 from mainstem.errors import StoreError
 from mainstem.store.base import OneVersion, read_all
-from mainstem.store.files import StoredFileReader
+from mainstem.store.file_reader import StoredFileReader
 from mainstem.store.fsspec import FsspecStore
 from mainstem.store.http import HttpStore
 from mainstem.store.local import LocalStore
@@ -162,7 +162,7 @@ def test_the_error_names_the_file_and_says_what_to_do(files: Writable) -> None:
 
 
 def test_a_stored_file_is_read_in_one_version(files: Writable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstem.store.files.FIRST_BYTES", 100)
+    monkeypatch.setattr("mainstem.store.file_reader.FIRST_BYTES", 100)
     files.put("capture", content(0))
     with StoredFileReader(files.store, "capture") as reader:
         assert reader.read(50) == content(0, 50)

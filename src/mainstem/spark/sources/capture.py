@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from mainstem.capture.files import StoredPath, capture_errors, captures, status_of
 from mainstem.capture.index import build, identity
+from mainstem.capture.index_store import index_of
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
 from mainstem.capture.schema import columns
-from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.option_table import TriggerDelay, documents
 from mainstem.spark.sources.batches import freeze_gc
