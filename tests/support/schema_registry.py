@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from tests.support.plain_server import POLL_S
+from tests.support.plain_server import running
 
 from mainstem.codecs import schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
 
@@ -41,7 +39,6 @@ class Registry(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    disable_nagle_algorithm = True
     server: Registry
 
     def do_GET(self) -> None:
@@ -57,13 +54,6 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def running_registry() -> Iterator[Registry]:
-    """Yield a registry that listens during the ``with`` block."""
-    server = Registry()
-    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def running_registry() -> AbstractContextManager[Registry]:
+    """Return a context manager whose registry listens during the ``with`` block."""
+    return running(Registry())
