@@ -75,21 +75,7 @@ class _Commands(Group):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
             args = ["serve", *args]
-        return super().parse_args(ctx, _renamed(args))
-
-
-def _renamed(words: list[str]) -> list[str]:
-    """Return the words of a command with `--archive-dir ARCHIVE --dir DRIVER` for `--dir ARCHIVE --aeron-dir DRIVER`.
-
-    The latter spelling follows Java's aeron.dir. It is accepted as a whole, and only from scripts: no help shows it.
-    """
-    given = {word.partition("=")[0] for word in words}
-    serves = words[:1] == ["serve"]
-    if "--aeron-dir" not in given or "--archive-dir" in given or ("--dir" in given) != serves:
-        return words
-    names = {"--dir": "--archive-dir", "--aeron-dir": "--dir"}
-    pairs = (word.partition("=") for word in words)
-    return [names.get(name, name) + equals + value for name, equals, value in pairs]
+        return super().parse_args(ctx, args)
 
 
 app = App(__doc__, cls=_Commands)

@@ -26,9 +26,9 @@ LISTENERS = {
 # A command of each module that listens, on an address of other machines.
 COMMANDS = {
     "archive": [
-        "archive serve --dir {out} --aeron-dir {out} --control 192.0.2.1:8010",
-        "archive serve --dir {out} --aeron-dir {out} --control aeron:udp?endpoint=0.0.0.0:8010",
-        "archive serve --dir {out} --aeron-dir {out} --set control_channel=aeron:udp?endpoint=[::]:8010",
+        "archive serve --archive-dir {out} --dir {out} --control 192.0.2.1:8010",
+        "archive serve --archive-dir {out} --dir {out} --control aeron:udp?endpoint=0.0.0.0:8010",
+        "archive serve --archive-dir {out} --dir {out} --set control_channel=aeron:udp?endpoint=[::]:8010",
     ],
     "echo": ["echo serve 192.0.2.1", "echo serve ::"],
     "metrics": ["metrics --listen 0.0.0.0:0", "metrics --listen [::]:0"],
