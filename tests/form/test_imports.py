@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli/_top_app.py": {"asyncio"},
     "cli/driver.py": {"signal", "threading"},
     "cli/": {"signal", "threading", "time"},
-    "cli/record.py": {"subprocess", "time"},
+    "cli/record.py": {"random", "subprocess", "time"},
     "codecs/schemas.py": {"ssl"},
     "cli/ship.py": {"random"},
     "demo/query.py": {"signal"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from mainstem._internal.exposure import TLS_OPTIONS, check_host_exposure
 from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory, parse_mode
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem._internal.pauses import GrowingPause
 from mainstem._internal.urls import split_url
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_subscription
@@ -58,8 +60,8 @@ REPORT_NS = NS_PER_SECOND
 # How long to wait for the shipper after the recorder has ended. Data that is left then is shipped the next time.
 EXIT_TIMEOUT_S = 60.0
 CHECK_NS = NS_PER_SECOND
-FIRST_RESTART_NS = NS_PER_SECOND
-MAX_RESTART_NS = 60 * NS_PER_SECOND
+FIRST_RESTART_S = 1.0
+MAX_RESTART_S = 60.0
 
 
 def run(
@@ -260,7 +262,7 @@ class ShipProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._checked_ns = 0
         self._restart_ns: int | None = None
-        self._pause_ns = FIRST_RESTART_NS
+        self._pause = GrowingPause(FIRST_RESTART_S, MAX_RESTART_S, random.Random())
 
     def __enter__(self) -> Self:
         make_directory(self._directory, default=RECORDINGS_MODE)
@@ -289,8 +291,7 @@ class ShipProcess:
         elif self._process is not None and self._process.poll() is not None:
             say(f"mainstem record: the shipper exited with status {self._process.returncode}; restarting it")
             self._process = None
-            self._restart_ns = now_ns + self._pause_ns
-            self._pause_ns = min(self._pause_ns * 2, MAX_RESTART_NS)
+            self._restart_ns = now_ns + round(self._pause.next_s() * NS_PER_SECOND)
 
     def __exit__(self, *_: object) -> None:
         process = self._process if self._process is not None else self._start()
