@@ -82,3 +82,11 @@ def parse_time(text: str, *, name: str = "time", expected: str = "no time as in 
     except ValueError:
         raise ConfigurationError(f"{name}: {text!r} is {expected}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def parse_moment_ns(text: str, *, name: str, now_ns: int) -> int:
+    """Parse a time, or an age relative to ``now_ns``, into nanoseconds since 1970. Raises ConfigurationError."""
+    if re.fullmatch(r"[\d.]+[a-z]+", text):
+        return now_ns - parse_duration_ns(text, name=name, plain_unit="")
+    expected = "neither a time (2026-01-31T12:00:00) nor an age (24h)"
+    return round(parse_time(text, name=name, expected=expected).timestamp() * 1_000_000) * 1000

@@ -29,7 +29,6 @@ from mainstem._internal.units import (
     parse_duration_ns,
     parse_pairs,
     parse_size,
-    parse_time,
 )
 from mainstem.errors import ConfigurationError
 
@@ -337,33 +336,6 @@ def check_store_options(options: Iterable[str], location: str) -> None:
         raise ConfigurationError(
             f"--store-option {unused} is for a URL such as s3://bucket/tides: {location} is a directory, which has no options"
         )
-
-
-def time_ns(text: str, *, name: str, now_ns: int) -> int:
-    """Parse a time, or an age relative to ``now_ns``, into nanoseconds since 1970. Raises ConfigurationError."""
-    if re.fullmatch(r"[\d.]+[a-z]+", text):
-        return now_ns - parse_duration_ns(text, name=name, plain_unit="")
-    expected = "neither a time (2026-01-31T12:00:00) nor an age (24h)"
-    return round(parse_time(text, name=name, expected=expected).timestamp() * 1_000_000) * 1000
-
-
-def filters(*, since: str = "", until: str = "", **ids: Sequence[int] | None) -> list[tuple[str, str, Any]] | None:
-    """Return the filters of ``Recordings.scan`` for these options; None means all rows."""
-    from datetime import UTC, datetime
-
-    from mainstem._internal.clock import SYSTEM_CLOCK
-
-    chosen: list[tuple[str, str, Any]] = [(name, "in", list(values)) for name, values in ids.items() if values]
-    for text, name, operator in ((since, "--since", ">="), (until, "--until", "<")):
-        if text.isdecimal():
-            chosen.append(("position", operator, int(text)))
-        elif text:
-            moment_ns = time_ns(text, name=name, now_ns=SYSTEM_CLOCK.epoch_ns())
-            moment = datetime.fromtimestamp(moment_ns // NS_PER_SECOND, UTC).replace(
-                microsecond=moment_ns % NS_PER_SECOND // 1000
-            )
-            chosen.append(("recorded_at", operator, moment))
-    return chosen or None
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
@@ -681,7 +653,7 @@ def _fields_of(kind: Any, declarations: Mapping[str, Any]) -> Iterator[inspect.P
             case collections if collections in (dict, tuple):
                 annotation = list[str if collections is dict else get_args(annotation)[0]] | None  # type: ignore[misc]
                 default = None
-            case origin if origin is not None:
+            case origin if origin is not None and str in get_args(annotation):
                 annotation = str  # a path or a URL
         yield each.replace(
             kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, _info(declaration)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem._internal.exposure import check_host_exposure
 from mainstem._internal.open_files_limit import raise_open_files_limit
-from mainstem._internal.units import parse_pairs
+from mainstem._internal.units import parse_moment_ns, parse_pairs
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.channel_values import listen_address
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -50,7 +50,6 @@ from mainstem.cli._options import (
     integer,
     option,
     size,
-    time_ns,
 )
 from mainstem.cli._output import console, number, print_json, print_rows, print_table, table_of
 from mainstem.cli._process import say, say_recovery, stopping
@@ -490,7 +489,7 @@ def _epoch_ms(text: str, name: str) -> int | None:
         raise ConfigurationError(
             f"{name}: an archive's recordings are chosen by a time or an age, not by a position ({text})"
         )
-    return time_ns(text, name=name, now_ns=SYSTEM_CLOCK.epoch_ns()) // NS_PER_MS if text else None
+    return parse_moment_ns(text, name=name, now_ns=SYSTEM_CLOCK.epoch_ns()) // NS_PER_MS if text else None
 
 
 def _is_chosen(

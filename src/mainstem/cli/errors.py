@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from rich.text import Text
 
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
+from mainstem._internal.units import parse_moment_ns
 from mainstem.aeron.tools.reading import read_error_file
 from mainstem.cli._drivers import open_directory
-from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, integer, option, time_ns
+from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, integer, option
 from mainstem.cli._output import Column, console, moment, print_rows
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def run(
 
     Example: mainstem errors --since 1h
     """
-    since_ms = time_ns(since, name="--since", now_ns=SYSTEM_CLOCK.epoch_ns()) // NS_PER_MS if since else 0
+    since_ms = parse_moment_ns(since, name="--since", now_ns=SYSTEM_CLOCK.epoch_ns()) // NS_PER_MS if since else 0
     if log_file:
         errors = [e for e in read_error_file(log_file, offset=offset) if e.last_observation_ms >= since_ms]
     else:

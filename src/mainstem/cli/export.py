@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from mainstem.cli._options import (
     FORMAT_HELP,
-    CodecChoice,
+    CodecOption,
+    CodecOptionsOption,
     LocationArgument,
     OutOption,
     RecordingsOption,
@@ -15,40 +16,35 @@ from mainstem.cli._options import (
     StoreOption,
     StreamsOption,
     UntilOption,
+    check_store_options,
     choice,
-    filters,
     flag,
     option,
-    store_options,
 )
 from mainstem.cli._output import output_file
 from mainstem.cli._process import say
-from mainstem.recording import open_recordings
-from mainstem.recording.export import KINDS, PAYLOADS, write_rows
+from mainstem.recording.export import KINDS, PAYLOADS, ROWS, ExportOptions, open_rows, write_rows
 
-ROWS = ("messages", "frames")
+OPTIONS: dict[str, Any] = {
+    "location": LocationArgument,
+    "format": choice("--format", KINDS, FORMAT_HELP),
+    "codec": CodecOption,
+    "codec_options": CodecOptionsOption,
+    "out": OutOption,
+    "columns": option("--columns", "NAME,...", "Write only these columns.", "all"),
+    "recordings": RecordingsOption,
+    "streams": StreamsOption,
+    "sessions": SessionsOption,
+    "since": SinceOption,
+    "until": UntilOption,
+    "rows": choice("--rows", ROWS, "What a row is."),
+    "payload_encoding": choice("--payload-encoding", PAYLOADS, "How payloads are written in CSV and JSON lines."),
+    "strict": flag("--strict/--no-strict", "Fail at corrupt or missing data, instead of skipping it."),
+    "store_options": StoreOption,
+}
 
 
-def run(
-    location: LocationArgument,
-    kind: Annotated[str, choice("--format", KINDS, FORMAT_HELP)],
-    codec: CodecChoice,
-    out: OutOption = "-",
-    columns: Annotated[str, option("--columns", "NAME,...", "Write only these columns.", "all")] = "",
-    recording: RecordingsOption = None,
-    stream: StreamsOption = None,
-    session: SessionsOption = None,
-    since: SinceOption = "",
-    until: UntilOption = "",
-    rows: Annotated[str, choice("--rows", ROWS, "What a row is.")] = "messages",
-    payload_encoding: Annotated[
-        str, choice("--payload-encoding", PAYLOADS, "How payloads are written in CSV and JSON lines.")
-    ] = "base64",
-    strict: Annotated[
-        bool, flag("--strict/--no-strict", "Fail at corrupt or missing data, instead of skipping it.")
-    ] = True,
-    store_option: StoreOption = None,
-) -> None:
+def run(options: Annotated[ExportOptions, OPTIONS]) -> None:
     """Write recordings as Parquet, CSV, JSON lines or Arrow, without Spark.
 
     A row is a message, with the columns of the Spark source; with --codec it has the columns of ingest. A file appears under
@@ -57,11 +53,7 @@ def run(
 
     Example: mainstem export tides --format parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
     """
-    where = filters(since=since, until=until, recording_id=recording, stream_id=stream, session_id=session)
-    names = [name.strip() for name in columns.split(",")] if columns else None
-    chosen = codec.find()
-    with open_recordings(location, store_options(store_option, location)) as recordings:
-        reader = recordings.scan(names, where, frames=rows == "frames", strict=strict, codec=chosen).to_reader()
-        with output_file(out) as file:
-            count = write_rows(reader, file, kind, payload=payload_encoding)
-    say(f"wrote {count:,} rows to {'standard output' if out == '-' else out}")
+    check_store_options(options.store_options, options.location)
+    with open_rows(options) as rows, output_file(options.out) as file:
+        count = write_rows(rows, file, options.format, payload=options.payload_encoding)
+    say(f"wrote {count:,} rows to {'standard output' if options.out == '-' else options.out}")

@@ -19,6 +19,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH
 from mainstem._core.log.checksums import FrameChecksum
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem._internal.printable import printable
+from mainstem._internal.units import parse_moment_ns
 from mainstem.aeron.logbuffer import align_frame
 from mainstem.aeron.tools.log_walk import decode_frame
 from mainstem.cli._options import (
@@ -38,7 +39,6 @@ from mainstem.cli._options import (
     option,
     size,
     store_options,
-    time_ns,
 )
 from mainstem.cli._output import Column, console, moment, pick, print_json, print_rows, print_table, row_of, table_of
 from mainstem.cli._process import say, stopping
@@ -315,7 +315,7 @@ def remove_recordings(
     progress = [_committed(text, where.store_option) for text in consumed_by or []]
     for each in where.open_shipped():
         limits: list[Limit] = (
-            [before_time(time_ns(older_than, name="--older-than", now_ns=now_ns))] if older_than else []
+            [before_time(parse_moment_ns(older_than, name="--older-than", now_ns=now_ns))] if older_than else []
         )
         limits += [before_committed(each.archive_id, positions) for positions in progress]
         limit = _only(recording, lowest(limits))

@@ -20,7 +20,6 @@ from mainstem.cli._options import (
     StoreOption,
     TimeoutOption,
     UntilOption,
-    filters,
     id_option,
     option,
     store_options,
@@ -29,6 +28,7 @@ from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings, replay
+from mainstem.recording.rows.filters import filters_of
 
 if TYPE_CHECKING:
     from mainstem.recording import RecordingReader
@@ -60,7 +60,8 @@ def run(
     """
     check_publication(channel)
     factor = _speed(speed)
-    where = filters(since=since, until=until, recording_id=recording, session_id=session)
+    now_ns = SYSTEM_CLOCK.epoch_ns()
+    where = filters_of(since=since, until=until, now_ns=now_ns, recording_id=recording, session_id=session)
     with ExitStack() as stack:
         recordings = stack.enter_context(open_recordings(location, store_options(store_option, location)))
         reader, first, last = _only(list(recordings.spans(where)), location)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem.codecs import find_codec
 from mainstem.codecs.numerals import decimal_text, float_name
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
+from mainstem.recording.recordings import open_recordings
+from mainstem.recording.rows.filters import filters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,8 +25,51 @@ if TYPE_CHECKING:
 
 KINDS = ("parquet", "csv", "jsonl", "arrow")
 PAYLOADS = ("base64", "hex", "text")
+ROWS = ("messages", "frames")
 # CSV and JSON cannot contain bytes, so payloads are written as text.
 TEXT_KINDS = ("csv", "jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The rows of the recordings at ``location`` to export, and how to write them to ``out`` (``-`` is standard output)."""
+
+    location: str
+    format: str
+    codec: str = ""
+    codec_options: dict[str, str] = field(default_factory=dict)
+    out: str = "-"
+    columns: str = ""
+    recordings: tuple[int, ...] = ()
+    streams: tuple[int, ...] = ()
+    sessions: tuple[int, ...] = ()
+    since: str = ""
+    until: str = ""
+    rows: str = "messages"
+    payload_encoding: str = "base64"
+    strict: bool = True
+    store_options: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def open_rows(options: ExportOptions) -> Iterator[pa.RecordBatchReader]:
+    """Yield the rows to export. Raises ConfigurationError, RecordingError and StoreError."""
+    where = filters_of(
+        since=options.since,
+        until=options.until,
+        now_ns=SYSTEM_CLOCK.epoch_ns(),
+        recording_id=options.recordings,
+        stream_id=options.streams,
+        session_id=options.sessions,
+    )
+    if options.codec_options and not options.codec:
+        raise ConfigurationError("`codec_options` needs `codec`")
+    codec = find_codec(options.codec, options.codec_options) if options.codec else None
+    names = [name.strip() for name in options.columns.split(",")] if options.columns else None
+    with open_recordings(options.location, options.store_options) as recordings:
+        yield recordings.scan(
+            names, where, frames=options.rows == "frames", strict=options.strict, codec=codec
+        ).to_reader()
 
 
 class _Writer(Protocol):

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.units import parse_time
+from mainstem._internal.units import parse_moment_ns, parse_time
 from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.recording.rows.schema import columns_of
 
@@ -202,6 +202,20 @@ def _number(value: Any) -> int | None:
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def filters_of(
+    *, since: str = "", until: str = "", now_ns: int, **ids: Sequence[int] | None
+) -> list[tuple[str, str, Any]] | None:
+    """Return the filters for rows with these ids, between two positions, times, or ages at ``now_ns``; None means all rows."""
+    chosen: list[tuple[str, str, Any]] = [(name, "in", list(values)) for name, values in ids.items() if values]
+    for text, name, operator in ((since, "`since`", ">="), (until, "`until`", "<")):
+        if text.isdecimal():
+            chosen.append(("position", operator, int(text)))
+        elif text:
+            moment_ns = parse_moment_ns(text, name=name, now_ns=now_ns)
+            chosen.append(("recorded_at", operator, EPOCH + timedelta(microseconds=moment_ns // 1000)))
+    return chosen or None
 
 
 # -- conditions of Polars ------------------------------------------------------------------------------------------------
