@@ -324,7 +324,7 @@ async def test_a_tunnel_beyond_loopback_needs_a_token_and_tls(target: Address, t
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if has_tls else None
     async with TunnelServer(target, token=token) as server:
         for listen in (Address(None, 0), Address("0.0.0.0", 0)):
-            with pytest.raises(ConfigurationError, match="--insecure"):
+            with pytest.raises(ConfigurationError, match="`insecure`"):
                 await server.start(listen, ssl=context)
         await server.start(Address(None, 0), ssl=context, insecure=True)
 

@@ -12,20 +12,20 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TLS_OPTIONS = "--tls-cert and --tls-key"
+TLS_OPTIONS = "`tls_cert` and `tls_key`"
 
 
 def check_exposure(
-    address: str, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "--listen"
+    address: str, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "`listen`"
 ) -> None:
     """Refuse to listen where other hosts could connect, unless that is protected. Every server of a command calls this.
 
     Args:
         address: The address to listen on, as numbers.
         insecure: Whether the user asked to listen anyway.
-        protection: The options that protect the server, and whether each is given. All of them are needed. Without any, the server
-            has no access control.
-        name: The option with the address.
+        protection: The options (in backticks) that protect the server, and whether each is given. All of them are needed. Without
+            any, the server has no access control.
+        name: The option with the address, in backticks.
 
     Raises:
         ConfigurationError: The address is not loopback, and the server is not protected.
@@ -34,11 +34,11 @@ def check_exposure(
         return
     missing = " and ".join(option for option, is_given in (protection or {}).items() if not is_given)
     needs = f"so this needs {missing}" if missing else "and this has no password: use ssh -L, or a proxy with one"
-    raise ConfigurationError(f"{name}: {address} can be reached from other machines, {needs}; --insecure serves anyway")
+    raise ConfigurationError(f"{name}: {address} can be reached from other machines, {needs}; `insecure` serves anyway")
 
 
 def check_host_exposure(
-    host: str | None, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "--listen"
+    host: str | None, *, insecure: bool, protection: Mapping[str, bool] | None = None, name: str = "`listen`"
 ) -> None:
     """Like `check_exposure`, for each address of a host; None means every interface. Unknown names count as other machines."""
     try:

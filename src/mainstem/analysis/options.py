@@ -74,7 +74,7 @@ class AnalyzeOptions:
                 inputs.recordings.append(path)
             elif any(Path(path).glob("*.parquet")):
                 if Path(path).resolve() == (self.tables / "frames").resolve():
-                    raise ConfigurationError(f"--out: {self.out} is where {path} is; name another directory")
+                    raise ConfigurationError(f"`out`: {self.out} is where {path} is; name another directory")
                 inputs.frames.append(path)
             else:
                 inputs.captures.append(path)

@@ -94,9 +94,9 @@ LOCAL_FRAMES = 4_000_000
 
 def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
     """Return ports as options of ``mainstem.capture``, without empty ones. Raises ConfigurationError for invalid ports."""
-    parse_aeron_ports(aeron, "--aeron-ports")
-    parse_ports(bymux, "--bymux-ports")
-    parse_ports(jmux, "--jmux-ports")
+    parse_aeron_ports(aeron, "`aeron_ports`")
+    parse_ports(bymux, "`bymux_ports`")
+    parse_ports(jmux, "`jmux_ports`")
     ports = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
     return {name: value for name, value in ports.items() if value}
 

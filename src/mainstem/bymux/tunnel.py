@@ -220,7 +220,7 @@ class TunnelServer:
         )
 
     async def _check_exposure(self, listen: Address, *, has_tls: bool, insecure: bool) -> None:
-        protection = {TLS_OPTIONS: has_tls, f"--token-file or {TOKEN_VARIABLE}": bool(self._token)}
+        protection = {TLS_OPTIONS: has_tls, f"`token_file` or {TOKEN_VARIABLE}": bool(self._token)}
         for address in await _addresses(listen):
             check_exposure(address, insecure=insecure, protection=protection)
 

@@ -378,7 +378,7 @@ InsecureOption = Annotated[
 ]
 
 
-def token_file(variable: str) -> Any:
+def token_file_option(variable: str) -> Any:
     """Declare ``--token-file``. Without the option, the token is the value of an environment variable."""
     return option("--token-file", "FILE", "A file with the secret token.", f"the variable {variable}")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,19 +12,22 @@ from mainstem._internal.platforms import require_linux
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
 from mainstem.cli._options import CountOption, JsonOption, LossOption, OutDirectoryOption, option, require_directory
 from mainstem.cli._output import Column, ProgressBars, Table, console, print_json, print_table
+from mainstem.demo.options import DemoOptions
 from mainstem.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from mainstem.demo.result import Result
 
 
-def run(
-    loss: LossOption = 0.02,
-    count: CountOption = 0,
-    data: Annotated[Path | None, option("--data", "FILE", "A table of your own: .parquet, .csv or .jsonl.")] = None,
-    out: OutDirectoryOption = Path("out/demo"),
-    as_json: JsonOption = False,
-) -> None:
+OPTIONS: dict[str, Any] = {
+    "loss": LossOption,
+    "count": CountOption,
+    "data": option("--data", "FILE", "A table of your own: .parquet, .csv or .jsonl."),
+    "out": OutDirectoryOption,
+}
+
+
+def run(options: Annotated[DemoOptions, OPTIONS], as_json: JsonOption = False) -> None:
     """Publish real flights over a lossy network, record, analyze with Spark, and check every row.
 
     Exits 0 only if nothing was lost, duplicated or out of order and every row and figure equals the source.
@@ -33,13 +35,11 @@ def run(
     Example: mainstem demo --out demo
     """
     try:
-        from mainstem.demo.run import DemoOptions
         from mainstem.demo.run import run as run_demo
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "all") from None
     require_linux("the demo")  # check this before Spark starts
-    require_directory(out, "--out")
-    options = DemoOptions(out=out, loss=loss, messages=count or None, file=data)
+    require_directory(options.out, "--out")
     try:
         with ProgressBars() as bars:
             try:

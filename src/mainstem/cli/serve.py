@@ -16,7 +16,7 @@ from mainstem.cli._options import (
     TlsKeyOption,
     argument,
     max_connections,
-    token_file,
+    token_file_option,
 )
 from mainstem.cli._process import say, stop_event
 from mainstem.errors import ConfigurationError
@@ -28,7 +28,7 @@ from mainstem.serve.recording_server import RecordingServer, tls_context
 def run(
     directory: Annotated[Path, argument("A local directory of recordings; a recorder may be writing it.", "LOCATION")],
     listen: ListenOption = "127.0.0.1:8480",
-    tokens: Annotated[Path | None, token_file(TOKEN_VARIABLE)] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN_VARIABLE)] = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     insecure: InsecureOption = False,
@@ -54,7 +54,7 @@ def run(
         connections_per_address=connections_per_address,
         idle_seconds=idle_timeout or MAX_NUMBER,
     )
-    access = Access(read_tokens(tokens))
+    access = Access(read_tokens(token_file))
     tls = tls_context(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     server = RecordingServer(directory, host, port, access=access, tls=tls, limits=limits, insecure=insecure)
     asyncio.run(_serve(server, directory))

@@ -28,7 +28,7 @@ from mainstem.cli._options import (
     max_connections,
     option,
     size,
-    token_file,
+    token_file_option,
 )
 from mainstem.cli._output import write_secret
 from mainstem.cli._process import configure, say, stop_event
@@ -53,7 +53,7 @@ class End:
     """The options of both ends of a tunnel."""
 
     listen: ListenOption
-    secret_file: Annotated[Path | None, token_file(TOKEN_VARIABLE)] = None
+    token_file: Annotated[Path | None, token_file_option(TOKEN_VARIABLE)] = None
     window: Annotated[
         int, size("--window", "Bytes buffered for each connection and direction.", minimum=MIN_WINDOW)
     ] = 256 << 10
@@ -66,7 +66,7 @@ class End:
 
     def limits(self) -> dict[str, Any]:
         """Return the arguments that both ends take. Raises ConfigurationError if the token cannot be read."""
-        token = _secret(self.secret_file)
+        token = _secret(self.token_file)
         return {"token": token, "window": self.window, "stall_timeout": self.stall_timeout}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem.demo import check, report
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.analysis.options import ProgressListener
+    from mainstem.demo.options import DemoOptions
 
 POLL_SECONDS = 0.1
 MARKER = ".mainstem-demo"  # in the demo's work directory: the next demo can delete it
@@ -32,23 +32,6 @@ STALL_SECONDS = 60.0
 FIRST_ROWS_SECONDS = 300.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoOptions:
-    """The options of the demo."""
-
-    out: Path
-    loss: float = 0.02
-    messages: int | None = None
-    file: Path | None = None
-    seed: int = 1
-
-    def check(self) -> None:
-        if not 0 <= self.loss < 1:
-            raise ConfigurationError(f"--loss: {self.loss} is not in 0 to 1 (0.2 drops a fifth)")
-        if self.messages is not None and self.messages < 1:
-            raise ConfigurationError(f"--count must be above 0 (got {self.messages})")
-
-
 def run(options: DemoOptions, listener: ProgressListener) -> Result:
     """Run the demo. In any case, even on KeyboardInterrupt, end every process and remove every file outside ``out``."""
     options.check()
@@ -56,7 +39,7 @@ def run(options: DemoOptions, listener: ProgressListener) -> Result:
     with ExitStack() as stack:
         stages = _Stages(listener)
         with stages("load"):
-            table, name = load(options.file, options.messages)
+            table, name = load(options.data, options.count)
             result = Result(source=name, loss=options.loss, stages=stages.seconds)
             listener.stage("load", table.num_rows)
             arrays = []
@@ -93,7 +76,7 @@ def _fresh_directory(out: Path) -> Path:
     is_of_a_demo = (work / MARKER).exists() or (out / "report.html").exists()
     for directory in (work, out / "table"):
         if directory.exists() and not is_of_a_demo and any(directory.iterdir()):
-            raise ConfigurationError(f"--out: {directory} is there and no demo has made it: name another directory")
+            raise ConfigurationError(f"`out`: {directory} is there and no demo has made it: name another directory")
         shutil.rmtree(directory, ignore_errors=True)
     work.mkdir(parents=True)
     (work / MARKER).touch()

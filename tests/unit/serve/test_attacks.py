@@ -530,19 +530,19 @@ def test_an_empty_token_in_the_environment_does_not_open_the_server(monkeypatch:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
 def test_beyond_loopback_both_tls_and_a_token_are_needed(address: str) -> None:
     for has_tls, has_token in ((False, False), (True, False), (False, True)):
-        with pytest.raises(ConfigurationError, match="--insecure"):
-            check_exposure(address, protection={"--tls-cert": has_tls, "--token-file": has_token}, insecure=False)
-        check_exposure(address, protection={"--tls-cert": has_tls, "--token-file": has_token}, insecure=True)
-    check_exposure(address, protection={"--tls-cert": True, "--token-file": True}, insecure=False)
-    check_exposure("127.0.0.1", protection={"--tls-cert": False, "--token-file": False}, insecure=False)
-    with pytest.raises(ConfigurationError, match=r"no password.*--insecure"):
+        with pytest.raises(ConfigurationError, match="`insecure`"):
+            check_exposure(address, protection={"`tls_cert`": has_tls, "`token_file`": has_token}, insecure=False)
+        check_exposure(address, protection={"`tls_cert`": has_tls, "`token_file`": has_token}, insecure=True)
+    check_exposure(address, protection={"`tls_cert`": True, "`token_file`": True}, insecure=False)
+    check_exposure("127.0.0.1", protection={"`tls_cert`": False, "`token_file`": False}, insecure=False)
+    with pytest.raises(ConfigurationError, match=r"no password.*`insecure`"):
         check_exposure(address, insecure=False)
 
 
 def test_a_server_with_rejected_options_does_not_listen(live: Live) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken_port:
         port = taken_port.getsockname()[1]
-    with pytest.raises(ConfigurationError, match="--tls-cert and --tls-key and --token-file"):
+    with pytest.raises(ConfigurationError, match="`tls_cert` and `tls_key` and `token_file`"):
         RecordingServer(live.path, "0.0.0.0", port)
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         pass

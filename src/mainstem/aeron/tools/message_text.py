@@ -63,7 +63,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
             name = next(letters, "")
             if name != "%" and name not in FIELDS:
                 known = ", ".join(f"%{each}" for each in (*FIELDS, "%"))
-                raise ConfigurationError(f"--template: unknown %{name}; choose one of {known}")
+                raise ConfigurationError(f"`template`: unknown %{name}; choose one of {known}")
             parts.append(FIELDS.get(name, b"%"))
         elif letter == "\\":
             name = next(letters, "\\")
