@@ -8,18 +8,14 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem._internal.exposure import TLS_OPTIONS, check_host_exposure
-from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory, parse_mode
+from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem._internal.pauses import GrowingPause
-from mainstem._internal.urls import split_url
 from mainstem.aeron.client.resource import raise_error_of
-from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.cli import ship
 from mainstem.cli._drivers import connect
 from mainstem.cli._options import (
@@ -43,16 +39,17 @@ from mainstem.cli._options import (
 from mainstem.cli._output import amount, print_json
 from mainstem.cli._process import say, say_recovery, stopping
 from mainstem.errors import ConfigurationError, RecordingError
-from mainstem.recording import Recorder
 from mainstem.recording.message_server import MessageLog, MessageRecorder, listen
-from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH, may_write_later
+from mainstem.recording.record_options import RecordOptions
+from mainstem.recording.recorder import may_write_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from urllib.parse import SplitResult
+    from pathlib import Path
 
     from mainstem.aeron.client import Subscription
     from mainstem.cli._process import Stop
+    from mainstem.recording import Recorder
 
 IDLE_S = 0.0005
 POLL_S = 0.05
@@ -64,32 +61,27 @@ FIRST_RESTART_S = 1.0
 MAX_RESTART_S = 60.0
 
 
+OPTIONS: dict[str, Any] = {
+    "channel": argument("The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000."),
+    "out": OutDirectoryOption,
+    "streams": id_option("--stream -s", STREAM_HELP, "0, but required for an Aeron channel"),
+    "driver_directory": DirectoryOption,
+    "segment_length": size("--segment-length", "The length of a segment file."),
+    "durable": flag("--durable", "Sync each write to the device, so that recordings survive a power failure."),
+    "exit_at_end": ExitAtEndOption,
+    "file_mode": option("--file-mode", "MODE", "Permissions of the directory and its files.", "0750 if new"),
+    "group": option("--group", "NAME", "The group of the directory and its files."),
+    "stats": StatsOption,
+    "keyed": flag("--keyed", "Messages of bymux, Jmux and Aqueduct begin with a key, as mainstem.channel's do."),
+    "tls_cert": TlsCertOption,
+    "tls_key": TlsKeyOption,
+    "insecure": InsecureOption,
+}
+
+
 def run(
     *,
-    channel: Annotated[
-        str, argument("The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000.")
-    ],
-    out: OutDirectoryOption,
-    stream: Annotated[
-        list[int] | None, id_option("--stream -s", STREAM_HELP, "0, but required for an Aeron channel")
-    ] = None,
-    directory: DirectoryOption = "",
-    segment_length: Annotated[int, size("--segment-length", "The length of a segment file.")] = DEFAULT_SEGMENT_LENGTH,
-    durable: Annotated[
-        bool, flag("--durable", "Sync each write to the device, so that recordings survive a power failure.")
-    ] = False,
-    exit_at_end: ExitAtEndOption = False,
-    file_mode: Annotated[
-        str, option("--file-mode", "MODE", "Permissions of the directory and its files.", "0750 if new")
-    ] = "",
-    group: Annotated[str, option("--group", "NAME", "The group of the directory and its files.")] = "",
-    stats: StatsOption = False,
-    keyed: Annotated[
-        bool, flag("--keyed", "Messages of bymux, Jmux and Aqueduct begin with a key, as mainstem.channel's do.")
-    ] = False,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
-    insecure: InsecureOption = False,
+    options: Annotated[RecordOptions, OPTIONS],
     ship_to: Annotated[
         str, option("--ship-to", "TARGET", "Ship the recordings here meanwhile, as mainstem ship does.")
     ] = "",
@@ -108,44 +100,29 @@ def run(
     Example: mainstem record 'aeron:udp?endpoint=localhost:20121' --stream 1001 --out tides
     """
     raise_open_files_limit()
-    access: dict[str, Any] = {
-        "mode": parse_mode(file_mode, name="--file-mode"),
-        "group": group,
-        "on_recovery": say_recovery,
-    }
-    streams = stream or []
-    is_aeron = channel.startswith("aeron")
-    if is_aeron:
-        check_subscription(channel)
-        if not streams:
-            raise ConfigurationError("--stream is required to record from an Aeron channel")
-    else:
-        protection = {TLS_OPTIONS: tls_cert is not None}
-        check_host_exposure(
-            _parse(channel)[0].hostname, insecure=insecure, protection=protection, name=f"channel {channel!r}"
-        )
+    options.check()
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # The stack exits this context last: the recordings are closed by then, and the shipper ships their ends.
         shipper = None
         if ship_to:
             words = words_of("ship", **asdict(shipping), beside_recorder=True)
-            shipper = stack.enter_context(ShipProcess(out, ship_to, words))
+            shipper = stack.enter_context(ShipProcess(options.out, ship_to, words))
         elif shipping.store_option:
             raise ConfigurationError(
                 "--store-option needs --ship-to: it is for the store that recordings are shipped to"
             )
-        if is_aeron:
-            aeron = stack.enter_context(connect(directory, "record"))
-            subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
-            recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
-            say(f"listening on {channel}, stream {', '.join(map(str, streams))}")
-            done = _record(recorder, subscriptions, stop, exit_at_end, stats, shipper)
+        if options.is_aeron:
+            aeron = stack.enter_context(connect(options.driver_directory, "record"))
+            subscriptions = [
+                stack.enter_context(aeron.add_subscription(options.channel, each)) for each in options.streams
+            ]
+            recorder = stack.enter_context(options.open_recorder(say_recovery))
+            say(f"listening on {options.channel}, stream {', '.join(map(str, options.streams))}")
+            done = _record(options, recorder, subscriptions, stop, shipper)
         else:
-            recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
-            log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
-            options = {"certificate": str(tls_cert), "key": str(tls_key or "")} if tls_cert else {}
-            done = _listen(channel, recorder, log, stop, keyed, options, shipper)
+            recorder = stack.enter_context(options.open_recorder(say_recovery))
+            done = _serve(options, recorder, stop, shipper)
         if as_json:
             print_json(done)
         else:
@@ -159,11 +136,10 @@ def run(
 
 
 def _record(
+    options: RecordOptions,
     recorder: Recorder,
     subscriptions: list[Subscription],
     stop: Stop,
-    exit_at_end: bool,
-    stats: bool,
     shipper: ShipProcess | None,
 ) -> dict[str, Any]:
     for subscription in subscriptions:
@@ -174,7 +150,7 @@ def _record(
         moved = _work(recorder)
         nbytes += moved
         if not moved:
-            if exit_at_end and all(_is_over(recorder, subscription) for subscription in subscriptions):
+            if options.exit_at_end and all(_is_over(recorder, subscription) for subscription in subscriptions):
                 break
             for subscription in subscriptions:
                 raise_error_of(subscription)
@@ -182,7 +158,7 @@ def _record(
         if shipper is not None:
             shipper.poll()
         now_ns = SYSTEM_CLOCK.monotonic_ns()
-        if stats and now_ns - last_ns >= REPORT_NS:
+        if options.stats and now_ns - last_ns >= REPORT_NS:
             waiting = f"  {recorder.unrecorded:,} streams not recorded" if recorder.unrecorded else ""
             say(f"{(nbytes - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {nbytes / 1e6:14,.3f} MB{waiting}")
             shown, last_ns = nbytes, now_ns
@@ -210,22 +186,14 @@ def _is_over(recorder: Recorder, subscription: Subscription) -> bool:
     return all(image.is_end_of_stream or recorder.has_failed(image) for image in images)
 
 
-def _listen(
-    channel: str,
-    recorder: Recorder,
-    log: MessageLog,
-    stop: Stop,
-    keyed: bool,
-    options: dict[str, str],
-    shipper: ShipProcess | None,
-) -> dict[str, Any]:
-    parts, port = _parse(channel)
+def _serve(options: RecordOptions, recorder: Recorder, stop: Stop, shipper: ShipProcess | None) -> dict[str, Any]:
+    log = MessageLog(recorder, stream_id=options.streams[0] if options.streams else 0, channel=options.channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
+    url, intake = options.server, MessageRecorder(log, keyed=options.keyed)
     thread = LoopThread("mainstem-record")
     try:
-        intake = MessageRecorder(log, keyed=keyed)
-        server = thread.run(listen(parts.scheme, parts.hostname or "", port, intake, **options))
-        say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
+        server = thread.run(listen(url.scheme, url.hostname or "", url.port or 0, intake, **options.server_options))
+        say(f"listening on {url.scheme}://{url.hostname}:{server.port}")
         while not stop.requested:
             time.sleep(POLL_S)
             recorder.do_work()  # it has no subscription, but keeps its mark on the directory fresh
@@ -235,11 +203,6 @@ def _listen(
     finally:
         thread.stop()
     return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
-
-
-def _parse(channel: str) -> tuple[SplitResult, int]:
-    parts = split_url(channel, f"channel {channel!r}")
-    return parts, parts.port or 0
 
 
 def _result(messages: int, nbytes: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mainstem._internal.urls import split_url
 from mainstem.archive.remote_archive import _host_and_port
-from mainstem.cli.record import _parse
 from mainstem.codecs.schemas import SchemaRegistry
 from mainstem.errors import ConfigurationError
+from mainstem.recording.record_options import RecordOptions
 from mainstem.store.open_store import open_store
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_a_wrong_address_is_refused_with_the_same_text_everywhere(address: str, 
     places: dict[str, Callable[[str], Any]] = {
         f"'http://{address}'": open_store,
         f"'aeron-archive://{address}'": _host_and_port,
-        f"channel 'bymux://{address}'": _parse,
+        f"channel 'bymux://{address}'": lambda url: RecordOptions(channel=url, out=Path()).server,
     }
     for name, call in places.items():
         with pytest.raises(ConfigurationError) as error:
