@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from mainstem._internal.host_names import problem_of
 from mainstem.errors import ConfigurationError
@@ -33,6 +33,11 @@ def split_url(url: str, name: str = "", *, names_host: bool = True) -> SplitResu
     except ValueError:
         # Such as characters that normalization would turn into separators.
         raise ConfigurationError(f"{name or repr(url)}: the address contains characters that no host has") from None
+
+
+def url_without_options(parts: SplitResult) -> str:
+    """Return a URL without the options after ``?``, which can be secrets, and without a slash at its end."""
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")).rstrip("/")
 
 
 def _problem(address: str, *, names_host: bool) -> str:

@@ -84,8 +84,8 @@ def build(arguments: Sequence[str]) -> Any:
     import typer
 
     from mainstem import __version__
-    from mainstem.cli import _process
     from mainstem.cli._options import App, Group
+    from mainstem.cli._process import VARIABLE, begin
 
     class Commands(Group):
         words_of_others = WORDS_OF_OTHERS
@@ -107,14 +107,14 @@ def build(arguments: Sequence[str]) -> Any:
     def log_json(requested: bool) -> None:
         if requested:
             # Child processes log in the same format as their parent.
-            os.environ[_process.VARIABLE] = "json"
+            os.environ[VARIABLE] = "json"
 
     @app.callback()
     def root(
         json_logs: bool = typer.Option(
             False,
             "--json-logs",
-            help=f"Log one JSON object a line ({_process.VARIABLE}=json).",
+            help=f"Log one JSON object a line ({VARIABLE}=json).",
             callback=log_json,
             is_eager=True,
         ),
@@ -124,7 +124,7 @@ def build(arguments: Sequence[str]) -> Any:
     ) -> None:
         """The options of every command."""
         del json_logs, version  # their callbacks have processed them
-        _process.begin()
+        begin()
 
     chosen = _chosen(arguments)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
@@ -196,12 +196,13 @@ def _start_driver(words: Sequence[str]) -> bool:
     # Objects made at startup stay alive, so there is nothing to collect. The driver enables the collector again when it runs.
     gc.disable()
     try:
-        from mainstem.cli import _process, driver
+        from mainstem.cli import driver
+        from mainstem.cli._process import begin
 
         parameters = driver.read(words)
         if parameters is None:
             return False
-        _process.begin()
+        begin()
         driver.run(**parameters)
         return True
     finally:

@@ -23,7 +23,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.archive import RecordingSignal, Signal, SourceLocation
 from mainstem.archive import connect as connect_archive
 from mainstem.archive.server import ArchiveServer, ArchiveSettings, CredentialTable
-from mainstem.cli import _process, recordings
+from mainstem.cli import recordings
 from mainstem.cli._drivers import connect
 from mainstem.cli._options import (
     ID,
@@ -52,7 +52,7 @@ from mainstem.cli._options import (
     size,
 )
 from mainstem.cli._output import console, number, print_json, print_rows, print_table, table_of
-from mainstem.cli._process import say, say_recovery, stopping
+from mainstem.cli._process import configure, say, say_recovery, stopping
 from mainstem.cli.sub import Printing, Reader
 from mainstem.errors import ArchiveError, ConfigurationError, Timeout
 
@@ -175,7 +175,7 @@ def serve(
 
     Example: mainstem archive serve --archive-dir tides --control 'aeron:udp?endpoint=localhost:8010'
     """
-    _process.configure(logging.WARNING)
+    configure(logging.WARNING)
     raise_open_files_limit()
     options: dict[str, dict[str, object]] = {"--set": {**parse_pairs(set_, name="--set")}}
     if control != CONTROL:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mainstem._internal.units import parse_pairs
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
-from mainstem.cli import _process
+from mainstem.cli._process import configure
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run(
 
     Example: mainstem driver --threading-mode SHARED --set term_buffer_length=1m --print-config
     """
-    _process.configure(logging.INFO if verbose else logging.WARNING)
+    configure(logging.INFO if verbose else logging.WARNING)
     options = _settings(directory, threading_mode, loss, loss_seed, set_)
     settings = DriverSettings.load(toml=config or None, options=options)
     if print_config or settings.print_configuration:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 from uuid import uuid4
 
-from mainstem._internal.urls import split_url
+from mainstem._internal.urls import split_url, url_without_options
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store.base import NEW_SUFFIX, RemoteFiles, StoredFile, replaced
 from mainstem.store.options import hdfs_options
@@ -183,7 +183,7 @@ class HdfsStore(FsspecStore):
 def open_hdfs_store(url: str, options: Mapping[str, str]) -> HdfsStore:
     """Return the store of an ``hdfs`` or ``viewfs`` URL. The URL can have options after ``?``; ``options`` override them."""
     parts = split_url(url)
-    shown = parts._replace(query="", fragment="").geturl().rstrip("/")
+    shown = url_without_options(parts)
     user = {"user": unquote(parts.username)} if parts.username else {}
     arguments = user | hdfs_options(shown, dict(parse_qsl(parts.query)) | dict(options))
     host = parts.hostname or "default"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from http.client import responses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlunsplit
 
 from mainstem._internal.error_texts import tls_problem
 from mainstem._internal.urls import split_url
@@ -124,7 +124,8 @@ class HttpStore(RemoteFiles):
         if parts.scheme.lower() not in ("http", "https") or not self._host:
             raise ConfigurationError(f"{url!r} is not an http(s) URL with a host")
         values = http_options(self.url, options or {})
-        self._base = parts._replace(path=quote(parts.path.rstrip("/"), safe="%" + _SEGMENT_SAFE)).geturl()
+        path = quote(parts.path.rstrip("/"), safe="%" + _SEGMENT_SAFE)
+        self._base = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
         self._timeout_s: float = values.get("timeout", DEFAULT_TIMEOUT_S)
         if not 0 < self._timeout_s <= 3600:
             raise ConfigurationError(f"timeout must be above 0 and at most 3600 seconds (got {self._timeout_s:g})")

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from mainstem._internal.urls import split_url
+from mainstem._internal.urls import split_url, url_without_options
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store import credentials
 from mainstem.store import retry as policy
@@ -240,7 +240,7 @@ def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
     parts = split_url(url, names_host=False)
     scheme, root = parts.scheme.lower(), unquote(parts.path).strip("/")
     bucket, _, host = parts.netloc.partition("@")
-    shown = parts._replace(query="", fragment="").geturl().rstrip("/")
+    shown = url_without_options(parts)
     if host and not scheme.startswith("abfs"):
         raise ConfigurationError(f"{scheme}://{host}: give credentials as options; the URL is shown in messages")
     if not bucket:

@@ -253,7 +253,7 @@ def test_segments_in_a_very_large_directory_are_found_beside_other_requests(
     assert ask_beside_others("DeleteDetachedSegmentsRequest") == 1
     # A recording that loses its end is not extended before it is known which of its files go.
     truncating = client.send("TruncateRecordingRequest", recording_id=recording_id, position=2 * SEGMENT + FRAME_LENGTH)
-    archive.until(lambda: recording_id in archive.server._conductor._deletions._operations)
+    archive.until(lambda: archive.server._conductor._deletions.is_changing(recording_id))
     fields = {"recording_id": recording_id, "stream_id": 1001, "source_location": 0, "auto_stop": 1}
     assert "outstanding delete" in other.error("ExtendRecordingRequest2", channel=CHANNEL, **fields)[1]
     assert client.response(truncating).relevant_id == 1

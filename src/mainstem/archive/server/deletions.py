@@ -208,10 +208,14 @@ class Deletions:
         operation = self._operations.get(recording_id)
         return operation is not None and operation.reaches >= position
 
+    def is_changing(self, recording_id: int) -> bool:
+        """Whether segments of a recording are being deleted or attached."""
+        return recording_id in self._operations
+
     # -- shared by the requests --------------------------------------------------------------------------------------
 
     def _check_idle(self, recording_id: int) -> None:
-        if recording_id in self._operations:
+        if self.is_changing(recording_id):
             raise request_error(f"another delete operation in progress for recording id: {recording_id}")
 
     def _path(self, recording_id: int, base: int) -> Path:

@@ -284,7 +284,7 @@ class ReplaySession:
     def _open(self) -> bool:
         base = self.segment_base
         if self._fd < 0 or base != self._base:
-            self._close_file()
+            self.close_file()
             try:
                 path = self._directory / segment_name(self.descriptor.recording_id, base)
                 self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -313,7 +313,7 @@ class ReplaySession:
         if self.is_done:
             return
         self.state = State.DONE
-        self._close_file()
+        self.close_file()
         self._adding.cancel()
         if self._publication is not None:
             if revoke:
@@ -321,7 +321,8 @@ class ReplaySession:
             else:
                 self._publication.close()
 
-    def _close_file(self) -> None:
+    def close_file(self) -> None:
+        """Close the segment that is open, if one is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd, self._base = -1, -1

@@ -127,6 +127,9 @@ class ArchiveShipper:
     """Ships one directory to one store.
 
     A round ends early once ``stops`` returns True. The retries of ``store`` are expected to end then too.
+
+    Attributes:
+        shipped: The entries of the last manifest, by recording id.
     """
 
     def __init__(
@@ -156,7 +159,7 @@ class ArchiveShipper:
         self._journal = Journal(self.directory, store.url)
         self._catalog = LocalCatalog(self.directory)
         self._manifest: Manifest | None = None
-        self._shipped: dict[int, ShippedRecording] = {}
+        self.shipped: dict[int, ShippedRecording] = {}
         # The end of each recording when it was last looked at, and the monotonic time of that.
         self._ends: dict[int, tuple[int, int]] = {}
         self._settled: dict[int, RecordingDescriptor] = {}
@@ -191,7 +194,7 @@ class ArchiveShipper:
 
     def _adopt(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._shipped = self._chain.recording_pages.all(manifest)
+        self.shipped = self._chain.recording_pages.all(manifest)
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class ArchiveShipper:
             self.do_work(drains=True)
 
     def _position(self, recording_id: int) -> int:
-        entry = self._shipped.get(recording_id)
+        entry = self.shipped.get(recording_id)
         return entry.end if entry is not None else -1
 
     def _due(self, *, drains: bool) -> list[Progress]:
@@ -252,7 +255,7 @@ class ArchiveShipper:
 
     def _due_of(self, descriptor: RecordingDescriptor, *, drains: bool, rolls: bool) -> Progress | None:
         key, now_ns = descriptor.recording_id, self._clock.monotonic_ns()
-        entry = self._shipped.get(key)
+        entry = self.shipped.get(key)
         begin = entry.end if entry is not None else descriptor.start_position
         seen = self._ends.get(key)
         end = self._local_end(descriptor, begin)
@@ -487,7 +490,7 @@ class ArchiveShipper:
             progress.position, progress.is_boundary = chunks[-1].end if chunks else progress.begin, True  # type: ignore[union-attr]
         if not progress.is_boundary:
             return False
-        entry = self._shipped.get(progress.descriptor.recording_id)
+        entry = self.shipped.get(progress.descriptor.recording_id)
         return bool(chunks) or entry is None or entry.descriptor != progress.descriptor
 
     def _grown(self, entry: ShippedRecording | None, progress: Progress, most: int) -> ShippedRecording:
@@ -526,7 +529,7 @@ class ArchiveShipper:
             return
         self._kept_ns = now_ns + KEEP_INTERVAL_NS
         catalog = self._catalog.recordings()
-        present = [(d, self._shipped[d.recording_id]) for d in catalog if d.recording_id in self._shipped]
+        present = [(d, self.shipped[d.recording_id]) for d in catalog if d.recording_id in self.shipped]
         if not present or not self._is_still_mine():
             return
         count, nbytes = delete_shipped(self.directory, present, keep, self._chain.pages, self._segment_times)
@@ -556,7 +559,7 @@ class ArchiveShipper:
         for d in self._catalog.recordings():
             if self._settled.get(d.recording_id) is d:
                 continue
-            entry, seen = self._shipped.get(d.recording_id), self._ends.get(d.recording_id)
+            entry, seen = self.shipped.get(d.recording_id), self._ends.get(d.recording_id)
             shipped = entry.end if entry is not None else d.start_position
             recorded = self._local_end(d, shipped)
             since = self._since.get(d.recording_id)

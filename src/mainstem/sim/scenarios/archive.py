@@ -101,7 +101,7 @@ class ArchiveProgram:
         """Kill the archive like ``kill -9``: no one is notified, and its file descriptors close."""
         if self.conductor is not None:
             for replay in self.conductor._replays:
-                replay._close_file()
+                replay.close_file()
         self.aeron._leave_to_parent()
 
     def close(self) -> None:

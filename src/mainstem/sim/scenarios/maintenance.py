@@ -211,7 +211,7 @@ class MaintenanceRun:
         try:
             getattr(deletions, kind)(requester, request)
             if kind == "attach":
-                while recording_id in deletions._operations:
+                while deletions.is_changing(recording_id):
                     deletions.do_work()
                 if requester.found is None:
                     # Refused, or the disk is full.
@@ -235,8 +235,8 @@ class MaintenanceRun:
                 raise Violation(f"attach says that it attached {found} segments to recording {recording_id}")
         self.spans = after[-1] if after else self.spans
         self.possible = [self.spans]
-        waits = deletions._operations.get(recording_id) is not None
-        while recording_id in deletions._operations:
+        waits = deletions.is_changing(recording_id)
+        while deletions.is_changing(recording_id):
             deletions.do_work()
         if waits and not requester.signals:
             raise Violation(f"{kind} of recording {recording_id} ended without a signal")

@@ -252,7 +252,7 @@ class PowerLossRun:
             )
         shipper = shippers[0]
         shipper.do_work()
-        for recording_id, entry in shipper._shipped.items():
+        for recording_id, entry in shipper.shipped.items():
             self.shipped[recording_id] = entry.end
 
     # -- invariants --------------------------------------------------------------------------------------------------
