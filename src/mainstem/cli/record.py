@@ -168,7 +168,10 @@ def _record(
 
 
 def _work(recorder: Recorder) -> int:
-    """Record what is available. A stream that cannot be recorded does not end the recorder, which has logged why."""
+    """Record what is available. A stream that cannot be recorded does not end the recorder, which has logged why.
+
+    That of ``mainstem.live`` does end: its query would miss rows and not say so.
+    """
     before = recorder.failures
     try:
         return recorder.do_work()

@@ -3,6 +3,8 @@
 Each connection serves one request and ends with the response. Its limits are those of every HTTP server
 (:mod:`mainstem._internal.http_listener`). A second thread renders the page, once for all requests that are waiting for it, because
 its source can be slow.
+
+Recordings are served with aiohttp (``mainstem.serve``). An application that only wants its metrics scraped need not install that.
 """
 
 from __future__ import annotations

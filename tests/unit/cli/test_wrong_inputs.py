@@ -258,6 +258,7 @@ def test_an_invalid_input_is_reported_in_one_line(
         assert text.startswith("mainstem: ")
         assert len(text.splitlines()) == 1, text
         assert named_options(text) <= options_of(line), text
+        assert not re.search(r"`\w+(=\w+)?`", text), f"a field of the code below is named, not its option: {text}"
 
 
 def named_options(text: str) -> set[str]:
@@ -306,6 +307,10 @@ def options_of(line: str) -> set[str]:
         ("recordings ls file://{recordings} --store-option a=b", "file://{recordings} is a directory"),
         ("compact {directory} --store-option a=b", "{directory} is a directory, which has no options"),
         ("record aeron:ipc -s 1 --out {out} --store-option a=b", "--store-option needs --ship-to"),
+        ("record aeron:ipc --out {out}", "--stream is required to record from an Aeron channel"),
+        ("export {recordings} --format csv --codec-option a=b", "--codec-option needs --codec"),
+        ("serve {directory} --listen 0.0.0.0:0", "needs --tls-cert and --tls-key and --token-file or MAINSTEM_SERVE_TOKEN"),
+        ("sub aeron:ipc 1 --template %q", "--template: unknown %q"),
     ],
 )  # fmt: skip
 def test_an_invalid_input_is_named(

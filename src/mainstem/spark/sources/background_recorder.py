@@ -94,6 +94,7 @@ class BackgroundRecorder:
                 recorder.add_subscription(subscription)
             self._ready.set()
             while not self._end.is_set():
+                # Any failure ends the query, which would miss rows. `mainstem record` logs it and records the other streams.
                 if not recorder.do_work():
                     for subscription in subscriptions:
                         raise_error_of(subscription)
