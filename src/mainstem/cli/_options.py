@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mainstem.cli._output import Column
-    from mainstem.codecs import Codec
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -303,20 +302,8 @@ CodecOptionsOption = Annotated[
 ]
 
 
-@dataclass
-class CodecChoice:
-    """The options that select how messages are encoded."""
-
-    codec: CodecOption = ""
-    codec_option: CodecOptionsOption = None
-
-    def find(self) -> Codec | None:
-        """Return the codec, or None if no name is given. Raises ConfigurationError."""
-        from mainstem.codecs import find_codec
-
-        if self.codec_option and not self.codec:
-            raise ConfigurationError("--codec-option needs --codec")
-        return find_codec(self.codec, parse_pairs(self.codec_option, name="--codec-option")) if self.codec else None
+# The options that select how messages are encoded, by field of ``CodecChoice``.
+CODEC_OPTIONS: dict[str, Any] = {"codec": CodecOption, "codec_options": CodecOptionsOption}
 
 
 def store_options(texts: Sequence[str] | None, location: str) -> dict[str, str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mainstem.cli._options import (
+    CODEC_OPTIONS,
     FORMAT_HELP,
-    CodecOption,
-    CodecOptionsOption,
     LocationArgument,
     OutOption,
     RecordingsOption,
@@ -28,8 +27,7 @@ from mainstem.recording.export import KINDS, PAYLOADS, ROWS, ExportOptions, open
 OPTIONS: dict[str, Any] = {
     "location": LocationArgument,
     "format": choice("--format", KINDS, FORMAT_HELP),
-    "codec": CodecOption,
-    "codec_options": CodecOptionsOption,
+    **CODEC_OPTIONS,
     "out": OutOption,
     "columns": option("--columns", "NAME,...", "Write only these columns.", "all"),
     "recordings": RecordingsOption,

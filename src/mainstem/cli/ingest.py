@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.cli._options import (
+    CODEC_OPTIONS,
     FORMAT_HELP,
     TABLE_OPTIONS,
-    CodecOption,
-    CodecOptionsOption,
     DirectoryOption,
     FollowOption,
     JsonOption,
@@ -42,8 +41,7 @@ OPTIONS: dict[str, Any] = {
     "source": argument("Path or URL of recordings, a pattern of them, or an Aeron channel.", "LOCATION"),
     "out": OutOption,
     "format": choice("--format", FORMATS, FORMAT_HELP),
-    "codec": CodecOption,
-    "codec_options": CodecOptionsOption,
+    **CODEC_OPTIONS,
     "schema": option("--schema", "DDL", "The codec's columns, as in 'id bigint, name string'.", "inferred"),
     "source_options": option(
         "--source-option",

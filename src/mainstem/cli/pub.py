@@ -18,9 +18,9 @@ from mainstem.aeron.tools.latency import Pacer, RateMeter
 from mainstem.aeron.tools.message_text import Outgoing, read_json, read_lines, read_with_length
 from mainstem.cli._drivers import check_length, connect, wait_until
 from mainstem.cli._options import (
+    CODEC_OPTIONS,
     SIZE_HELP,
     ChannelArgument,
-    CodecChoice,
     CountOption,
     DirectoryOption,
     StreamId,
@@ -34,6 +34,7 @@ from mainstem.cli._options import (
 from mainstem.cli._output import amount, totals
 from mainstem.cli._process import say, stopping
 from mainstem.codecs import find_codec
+from mainstem.codecs.lookup import CodecChoice
 from mainstem.codecs.numerals import is_held
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
 
@@ -56,7 +57,7 @@ INPUTS: dict[str, Callable[[IO[bytes]], Iterator[Outgoing]]] = {
 def run(
     channel: ChannelArgument,
     stream: StreamId,
-    codec: CodecChoice,
+    codec: Annotated[CodecChoice, CODEC_OPTIONS],
     directory: DirectoryOption = "",
     message_size: Annotated[int | None, size("--size", SIZE_HELP, "read messages")] = None,
     rate: Annotated[
@@ -85,7 +86,7 @@ def run(
     """
     own_stream = stream.chosen
     check_publication(channel)
-    reader = _input_reader(input_format, codec.find())
+    reader = _input_reader(input_format, codec.chosen_codec())
     if message_size is not None and (file is not None or input_format != "lines" or codec.codec):
         raise ConfigurationError("--size generates messages: it excludes --file, --input and --codec")
     with ExitStack() as stack:

@@ -15,8 +15,8 @@ from mainstem.aeron.tools.latency import RateMeter
 from mainstem.aeron.tools.message_text import TEMPLATE_HELP, Message, as_json, formatter, with_length
 from mainstem.cli._drivers import SlowStepNotice, connect
 from mainstem.cli._options import (
+    CODEC_OPTIONS,
     ChannelArgument,
-    CodecChoice,
     CountOption,
     DirectoryOption,
     ExitAtEndOption,
@@ -28,6 +28,7 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import amount, totals
 from mainstem.cli._process import say, stopping
+from mainstem.codecs.lookup import CodecChoice
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
 from mainstem.recording.export import json_of
 
@@ -54,12 +55,12 @@ class Printing:
 
     output: Annotated[str, choice("--output", tuple(OUTPUTS), "How messages are printed.")] = "text"
     template: Annotated[str, option("--template", "TEXT", TEMPLATE_HELP)] = ""
-    codec: CodecChoice
+    codec: Annotated[CodecChoice, CODEC_OPTIONS]
     stats: StatsOption = False
 
     def layout(self) -> Callable[[Message], bytes] | None:
         """Return the function that formats a message; None prints it as it is. Raises ConfigurationError for several layouts."""
-        codec = self.codec.find()
+        codec = self.codec.chosen_codec()
         if (self.output != "text") + bool(self.template) + (codec is not None) > 1:
             raise ConfigurationError("--output, --template and --codec exclude one another")
         if self.template:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -73,3 +74,17 @@ def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
         raise
     except (TypeError, ValueError, OSError) as error:
         raise ConfigurationError(f"codec {name!r}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecChoice:
+    """The options of commands that select a codec. Messages name an option by its field in backticks."""
+
+    codec: str = ""
+    codec_options: dict[str, str] = field(default_factory=dict)
+
+    def chosen_codec(self) -> Codec | None:
+        """Return the codec, or None if no name is given. Raises ConfigurationError."""
+        if self.codec_options and not self.codec:
+            raise ConfigurationError("`codec_options` needs `codec`")
+        return find_codec(self.codec, self.codec_options) if self.codec else None

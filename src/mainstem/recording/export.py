@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.codecs import find_codec
+from mainstem.codecs.lookup import CodecChoice
 from mainstem.codecs.numerals import decimal_text, float_name
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 from mainstem.recording.recordings import open_recordings
@@ -31,13 +31,11 @@ TEXT_KINDS = ("csv", "jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(CodecChoice):
     """The rows of the recordings at ``location`` to export, and how to write them to ``out`` (``-`` is standard output)."""
 
     location: str
     format: str
-    codec: str = ""
-    codec_options: dict[str, str] = field(default_factory=dict)
     out: str = "-"
     columns: str = ""
     recordings: tuple[int, ...] = ()
@@ -62,9 +60,7 @@ def open_rows(options: ExportOptions) -> Iterator[pa.RecordBatchReader]:
         stream_id=options.streams,
         session_id=options.sessions,
     )
-    if options.codec_options and not options.codec:
-        raise ConfigurationError("`codec_options` needs `codec`")
-    codec = find_codec(options.codec, options.codec_options) if options.codec else None
+    codec = options.chosen_codec()
     names = [name.strip() for name in options.columns.split(",")] if options.columns else None
     with open_recordings(options.location, options.store_options) as recordings:
         yield recordings.scan(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.cli._options import CodecChoice
 from mainstem.cli.pub import LineEncoder
 from mainstem.cli.sub import decoded_lines
 from mainstem.codecs import find_codec
+from mainstem.codecs.lookup import CodecChoice
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SCHEMA = {"type": "record", "name": "T", "fields": [
 @pytest.fixture
 def codec(tmp_path: Path) -> Codec:
     (tmp_path / "t.avsc").write_text(json.dumps(SCHEMA))
-    chosen = CodecChoice("avro", [f"schema={tmp_path / 't.avsc'}"]).find()
+    chosen = CodecChoice(codec="avro", codec_options={"schema": str(tmp_path / "t.avsc")}).chosen_codec()
     assert chosen is not None
     return chosen
 
@@ -78,9 +78,9 @@ def test_an_invalid_line_is_reported_by_its_number(codec: Codec, line: bytes, re
 
 
 def test_options_without_a_codec_are_refused() -> None:
-    assert CodecChoice().find() is None
-    with pytest.raises(ConfigurationError, match="--codec-option needs --codec"):
-        CodecChoice("", ["a=b"]).find()
+    assert CodecChoice().chosen_codec() is None
+    with pytest.raises(ConfigurationError, match="`codec_options` needs `codec`"):
+        CodecChoice(codec_options={"a": "b"}).chosen_codec()
 
 
 def test_a_number_that_would_be_rounded_is_not_published() -> None:
