@@ -417,7 +417,7 @@ def help_rows(command: Any) -> Iterator[HelpRow]:
             continue
         meaning = getattr(each, "help", "") or ""
         if each.param_type_name == "argument":
-            names = [(each.metavar or str(each.name).upper()).strip("[].") + ("..." if each.nargs == -1 else "")]
+            names = [_argument_name(each) + ("..." if each.nargs == -1 else "")]
         else:
             value = "" if getattr(each, "is_flag", False) else f" {each.metavar or _long(each)[2:].upper()}"
             names = [
@@ -428,6 +428,10 @@ def help_rows(command: Any) -> Iterator[HelpRow]:
                 meaning += " Repeatable."
         default = "required" if each.required else _default(each)
         yield HelpRow(names, meaning, default, each.param_type_name == "argument")
+
+
+def _argument_name(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper()).strip("[].")
 
 
 def _long(option: Any) -> str:
@@ -560,7 +564,7 @@ class Command(_Help, TyperCommand):
             if parameter is None:
                 return match[0]
             if parameter.param_type_name == "argument":
-                return str(parameter.metavar)
+                return _argument_name(parameter)
             return f"{_long(parameter)} {match[2]}" if match[2] else _long(parameter)
 
         return re.sub(r"`(\w+)(?:=(\w+))?`", name, text)

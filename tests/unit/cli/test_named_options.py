@@ -24,3 +24,14 @@ def test_an_error_keeps_its_class_when_its_fields_are_renamed(monkeypatch: pytes
         command.invoke(command.make_context("ingest", ["tides"]))
     assert caught.value is error
     assert str(error) == "--stream and --format delta, but neither `mainstem ls` nor `other`"
+
+
+def test_an_argument_is_named_as_in_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = COMMANDS["export"]
+
+    def fail(**_: object) -> None:
+        raise ConfigurationError("`location` has nothing")
+
+    monkeypatch.setattr(command, "callback", fail)
+    with pytest.raises(ConfigurationError, match=r"^LOCATION has nothing"):
+        command.invoke(command.make_context("export", ["tides", "--format", "csv"]))
