@@ -21,6 +21,7 @@ from mainstem import bymux, jmux
 from mainstem.aqueduct import make_certificates
 from mainstem.bymux.tunnel import Address as TunnelAddress
 from mainstem.errors import ConfigurationError, ConnectionLost, MainstemError
+from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -306,3 +307,38 @@ async def test_connecting_without_file_descriptors_raises_and_leaks_nothing(fami
             await until(lambda: not len(server._admission))
             assert left or client is None
             await until(lambda: descriptors() <= before)
+
+
+class Silent:
+    """Uses a transport without a connection."""
+
+    def transport_ready(self, transport: Any) -> None:
+        """Do nothing."""
+
+    def data_received(self, data: memoryview) -> None:
+        """Do nothing."""
+
+    def writing_resumed(self) -> None:
+        """Do nothing."""
+
+    def transport_lost(self, error: Exception | None) -> None:
+        """Do nothing."""
+
+
+async def test_the_last_bytes_of_a_paused_transport_follow_those_that_it_holds() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        for end in (ours, theirs):
+            end.setblocking(False)
+        transport = await SocketTransport.connected(lambda protocol: loop.create_unix_connection(protocol, sock=ours))
+        transport.start(Silent())
+        data = bytes(4 << 20)
+        transport.write([data])
+        assert transport.paused
+        received = bytearray(theirs.recv(1 << 16))  # the kernel has room again, and the loop has not noticed
+        transport.write([b"the end"])
+        transport.close()
+        while piece := await loop.sock_recv(theirs, 1 << 20):
+            received += piece
+    assert received == data + b"the end"

@@ -230,42 +230,34 @@ class SocketTransport(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             self.paused = True
-        elif self._fd < 0:
+            return
+        if self._fd < 0:
             transport.write(b"".join(segments))
-        elif rest := self._gather(segments):
-            self._pending = rest
-            self.paused = True
-            self._loop.add_writer(self._fd, self._on_writable)
-
-    def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Write as much as the kernel takes; return the rest."""
+            return
+        if self._pending:  # a connection's last packets are written even while it is paused
+            self._pending += segments
+            return
+        sent = 0
         try:
             if len(segments) == 1:
                 sent = os.write(self._fd, segments[0])
-                if sent == len(segments[0]):
-                    return []
             else:
                 if len(segments) > GATHER_LIMIT:
                     segments = [b"".join(segments)]
                 sent = os.writev(self._fd, segments)
         except BlockingIOError:
-            return segments
+            pass
         except OSError as error:
             self._error = error
-            if self._transport is not None:
-                self._transport.abort()
-            return segments
-        if sent == sum(map(len, segments)):
-            return []
-        for index, segment in enumerate(segments):
-            length = len(segment)
-            if sent < length:
-                return [memoryview(segment)[sent:], *segments[index + 1 :]]
-            sent -= length
-        return []
+            transport.abort()
+        if sent < sum(map(len, segments)):
+            self._pending = _without(segments, sent)
+            self.paused = True
+            self._loop.add_writer(self._fd, self._on_writable)
 
     def _on_writable(self) -> None:
-        self._pending = self._gather(self._pending)
+        pending, self._pending = self._pending, []
+        self.write(pending)
         if self._pending:
             return
         self._loop.remove_writer(self._fd)
@@ -287,6 +279,16 @@ class SocketTransport(asyncio.BufferedProtocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _without(segments: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """Return what is left of segments after their first ``sent`` bytes."""
+    for index, segment in enumerate(segments):
+        length = len(segment)
+        if sent < length:
+            return [memoryview(segment)[sent:], *segments[index + 1 :]]
+        sent -= length
+    return []
 
 
 class _TaskTransport:
