@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import threading
@@ -70,27 +71,28 @@ class HandlerThreads:
         self._slots = Slots(max_handlers, max_handlers_per_address)
         self._numbers = itertools.count(1)
 
-    def adapt(self, handler: Callable[[V], object], view: Callable[[S], V]) -> Callable[[S], Awaitable[None]]:
-        """Make an asyncio handler from a blocking one."""
+    def adapt(
+        self,
+        handler: Callable[[V], object],
+        view: Callable[[S], V],
+        on_start: Callable[[S], object] | None = None,
+    ) -> Callable[[S], Awaitable[None]]:
+        """Make an asyncio handler from a blocking one, which gets a ``view`` of the asyncio object.
 
-        async def serve(served: S) -> None:
-            address = owner_of(served.peer_address)
-            if not self._slots.take(address):
-                await self._slots.wait(address)
-            try:
-                await self._run(handler, view, served)
-            finally:
-                self._slots.free(address)
+        ``on_start`` is called with that object in the event loop, in the step that starts the handler's thread.
+        """
+        return functools.partial(self._serve, handler, view, on_start)
 
-        return serve
-
-    async def _run(self, handler: Callable[[V], object], view: Callable[[S], V], served: S) -> None:
+    async def _serve(
+        self,
+        handler: Callable[[V], object],
+        view: Callable[[S], V],
+        on_start: Callable[[S], object] | None,
+        served: S,
+    ) -> None:
+        """Run the handler in a thread, once there is a slot for it."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
-
-        def finish(error: BaseException | None) -> None:
-            if not ended.done():
-                ended.set_result(error)
 
         def run() -> None:
             HANDLER_TASK.set(task)
@@ -100,27 +102,35 @@ class HandlerThreads:
             except BaseException as caught:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is waiting
-                loop.call_soon_threadsafe(finish, error)
+                loop.call_soon_threadsafe(ended.set_result, error)
 
-        threading.Thread(target=run, name=f"mainstem-handler-{next(self._numbers)}", daemon=True).start()
+        address = owner_of(served.peer_address)
+        if not self._slots.take(address):
+            await self._slots.wait(address)
         try:
-            error = await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            served.abort()
+            threading.Thread(target=run, name=f"mainstem-handler-{next(self._numbers)}", daemon=True).start()
+            if on_start is not None:
+                on_start(served)
             try:
-                error = await ended
+                error = await asyncio.shield(ended)
             except asyncio.CancelledError:
-                logger.warning("a handler still runs after the end of its server")
-                raise
-            if error is None or isinstance(error, MainstemError):
-                raise
-        try:
-            if isinstance(error, Exception):
-                raise error
-            if error is not None:  # such as SystemExit, which would end the event loop
-                raise RuntimeError(f"the handler raised {error!r}") from error
+                served.abort()
+                try:
+                    error = await asyncio.shield(ended)
+                except asyncio.CancelledError:
+                    logger.warning("a handler still runs after the end of its server")
+                    raise
+                if error is None or isinstance(error, MainstemError):
+                    raise
+            try:
+                if isinstance(error, Exception):
+                    raise error
+                if error is not None:  # such as SystemExit, which would end the event loop
+                    raise RuntimeError(f"the handler raised {error!r}") from error
+            finally:
+                del error
         finally:
-            del error
+            self._slots.free(address)
 
 
 class Slots:

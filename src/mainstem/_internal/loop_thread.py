@@ -150,6 +150,52 @@ def asks(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, 
     return _documented(call)
 
 
+def waits_for_end(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, P], None]:
+    """Make the blocking method that waits for the end of an object, whose thread may be stopped meanwhile, from the asyncio one."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> None:
+        _run_until_closed(self, functools.partial(getattr(self._inner, name), *arguments, **options))
+
+    return _documented(call)
+
+
+def ends(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]], *, may_be_closed: bool = False
+) -> Callable[Concatenate[Any, P], None]:
+    """Make the blocking method that closes an object from the asyncio one, which runs unless the object is closed.
+
+    In any case, the object's `abort` follows, which ends its thread. If another thread may close the object meanwhile
+    (``may_be_closed``), the method returns then.
+    """
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            if not self.closed:
+                work = functools.partial(getattr(self._inner, name), *arguments, **options)
+                if may_be_closed:
+                    _run_until_closed(self, work)
+                else:
+                    self._thread.run(work)
+        finally:
+            self.abort()
+
+    return call
+
+
+def _run_until_closed(facade: Facade[Any], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        facade._thread.run(work)
+    except ClosedError:
+        if facade._thread.is_inherited or not facade.closed:
+            raise
+
+
 def _documented(call: Callable[P, R]) -> Callable[P, R]:
     """Turn the examples of an asyncio method into blocking ones."""
     text = call.__doc__ or ""
@@ -244,12 +290,20 @@ class LoopThread:
         """
         call = Call(work, timeout, undo, self._ending)
         try:
-            if not self._thread.is_alive() or not self._post(call.start):
+            try:
+                is_started = self._thread.is_alive()
+                if is_started:
+                    self._loop.call_soon_threadsafe(call.start)
+            except RuntimeError:
+                if not self._loop.is_closed():
+                    raise
+                is_started = False
+            if not is_started:
                 error = ClosedError(INHERITED if self.is_inherited else "the connection is closed")
                 error.delivery = Delivery.NONE
                 raise error
-            while not call.wait(LIVENESS_S):
-                if not self._thread.is_alive() and not call.wait(0):
+            while not call.ended.acquire(timeout=LIVENESS_S):
+                if not self._thread.is_alive() and not call.ended.acquire(blocking=False):
                     raise ClosedError("the connection was closed")
         except BaseException:
             if not self._insist(call.interrupt) and isinstance(work, CoroutineType):
@@ -341,12 +395,11 @@ class Call(Generic[T]):
     """One call: its work in the loop's thread, and the thread that waits for it.
 
     ``ending`` has the tasks of interrupted calls that are still running, for all calls of a loop. ``start`` and ``interrupt`` run
-    in the loop's thread, once each (a second call does nothing); ``wait`` runs in the caller's. ``value`` and ``error`` are final
-    once ``wait`` has returned True.
+    in the loop's thread, once each (a second call does nothing). ``value`` and ``error`` are final once the caller's thread has
+    acquired ``ended``.
     """
 
     __slots__ = (
-        "_ended",
         "_ending",
         "_interrupted",
         "_is_over",
@@ -355,6 +408,7 @@ class Call(Generic[T]):
         "_timeout",
         "_undo",
         "_work",
+        "ended",
         "error",
         "value",
     )
@@ -374,8 +428,8 @@ class Call(Generic[T]):
         self._ending = ending
         self._task: asyncio.Task[T] | None = None
         self._started = self._interrupted = self._is_over = False
-        self._ended = threading.Lock()
-        self._ended.acquire()
+        self.ended = threading.Lock()
+        self.ended.acquire()
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -388,16 +442,17 @@ class Call(Generic[T]):
             try:
                 work = self._work = work()
             except Exception as error:
-                self._end(error)
+                self.error = error
+                self._end()
                 return
             if not isinstance(work, CoroutineType):
                 self.value = work
-                self._end(None)
+                self._end()
                 return
         if self._ending or self._timeout is not None:
             work = self._limited()
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(self._on_done)
+        self._task.add_done_callback(self._end)
 
     async def _limited(self) -> T:
         """Do the work after the interrupted calls have ended, with a timeout that the loop itself enforces.
@@ -426,25 +481,19 @@ class Call(Generic[T]):
             self._ending.add(self._task)
             self._task.cancel()
 
-    def wait(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for the work to end; return whether it has."""
-        return self._ended.acquire(timeout=timeout)
-
-    def _on_done(self, task: asyncio.Task[T]) -> None:
-        self._work.close()  # it was never started if the task was cancelled before its first step
-        self._ending.discard(task)
-        if task.cancelled():
-            self._end(ClosedError("the connection was closed"))
-        elif (error := task.exception()) is not None:
-            self._end(error)
-        else:
-            self.value = task.result()
-            self._end(None)
-
-    def _end(self, error: BaseException | None) -> None:
-        self.error = error
+    def _end(self, task: asyncio.Task[T] | None = None) -> None:
+        """Pass on the outcome, which is the task's if the work became one."""
+        if task is not None:
+            self._work.close()  # it was never started if the task was cancelled before its first step
+            self._ending.discard(task)
+            if task.cancelled():
+                self.error = ClosedError("the connection was closed")
+            elif (error := task.exception()) is not None:
+                self.error = error
+            else:
+                self.value = task.result()
         self._is_over = True
-        self._ended.release()
+        self.ended.release()
         if self._interrupted:
             self._take_back()
 

@@ -12,10 +12,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.call_waits import replace_waits
 from tests.support.waiting import STALL_S
 
 from mainstem import aqueduct
-from mainstem._internal.loop_thread import Call
 from mainstem.aqueduct import Connection, Message, MsgspecSerializer, Receiver, Sender, channel, oneshot
 from mainstem.errors import (
     Aborted,
@@ -184,12 +184,12 @@ def test_a_message_taken_by_an_interrupted_call_is_received_by_the_next(
             updates.send(b"%d" % number)
         updates.finish()
 
-    wait, calls = Call.wait, 0
+    calls = 0
 
-    def wait_and_raise(self: Call[Any], timeout: float) -> bool:
+    def wait_and_raise(acquire: Callable[..., bool], **options: Any) -> bool:
         """Act like a signal handler that raises in every other call, just as its result becomes available."""
         nonlocal calls
-        is_done = wait(self, timeout)
+        is_done = acquire(**options)
         if is_done and threading.current_thread() is threading.main_thread():
             calls += 1
             if calls % 2:
@@ -201,7 +201,7 @@ def test_a_message_taken_by_an_interrupted_call_is_received_by_the_next(
         connection.sender.send(Message(b"", [updates]))
         received, interruptions = [], 0
         with monkeypatch.context() as patch:
-            patch.setattr(Call, "wait", wait_and_raise)
+            replace_waits(patch, wait_and_raise)
             while True:
                 try:
                     received.append(receiver.receive())

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.call_waits import replace_waits
 from tests.support.mux_pair import awaited, bymux_pair, jmux_pair
 from tests.support.waiting import STALL_S, wait_for
 
@@ -37,25 +38,25 @@ MOMENTS = ["before", "during", "after"]
 @pytest.fixture(params=MOMENTS)
 def interrupt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Interrupt one call at a given moment, as a signal handler does."""
-    wait, call_soon = Call.wait, LoopThread._post
+    start = Call.start
 
     def interrupt(work: Callable[[], object], error: type[BaseException] = Alarm) -> None:
-        def interrupted_post(thread: LoopThread, function: Any) -> bool:
-            monkeypatch.setattr(LoopThread, "_post", call_soon)
+        def interrupted_start(_: Call[Any]) -> None:
+            monkeypatch.setattr(Call, "start", start)
             raise error
 
-        def interrupted_wait(call: Call[Any], timeout: float) -> bool:
+        def interrupted_wait(acquire: Callable[..., bool], **options: Any) -> bool:
             if threading.current_thread() is not threading.main_thread():
-                return wait(call, timeout)
-            monkeypatch.setattr(Call, "wait", wait)
+                return acquire(**options)
+            restore()
             if request.param == "after":
-                assert wait(call, STALL_S)
+                assert acquire(timeout=STALL_S)
             raise error
 
         if request.param == "before":
-            monkeypatch.setattr(LoopThread, "_post", interrupted_post)
+            monkeypatch.setattr(Call, "start", property(interrupted_start))
         else:
-            monkeypatch.setattr(Call, "wait", interrupted_wait)
+            restore = replace_waits(monkeypatch, interrupted_wait)
         with pytest.raises(error):
             work()
 
@@ -108,13 +109,13 @@ def test_a_read_interrupted_while_waiting_does_not_block_other_reads(
 ) -> None:
     stream = opened(thread, protocol)
 
-    def interrupted_wait(call: Call[Any], timeout: float) -> bool:
+    def interrupted_wait(_acquire: Callable[..., bool], **_options: Any) -> bool:
         monkeypatch.undo()
         wait_for(lambda: stream._inner._reader)
         raise TimeoutError
 
     for _ in range(3):
-        monkeypatch.setattr(Call, "wait", interrupted_wait)
+        replace_waits(monkeypatch, interrupted_wait)
         with pytest.raises(TimeoutError):
             stream.read()
     stream.write(b"x")
