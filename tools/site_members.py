@@ -38,7 +38,7 @@ CREATED_BY_FUNCTIONS = {
     "Subscription",
 }
 # Helpers that make a blocking method from one of an asyncio class, and a client's method from a call that both clients share.
-FACADES = {"waits", "runs", "asks", "ends"}
+FACADES = {"waits", "waits_for_end", "runs", "asks", "ends"}
 CALLS = {"blocks", "awaits", "lists"}
 OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem import bymux
 from mainstem.jmux.aio_client import Client
-from mainstem.jmux.aio_server import ServerConnection
+from mainstem.jmux.aio_server import ServerProtocol
 from mainstem.jmux.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def bymux_pair(
         bymux.aio.Connection(bymux.Role.REACTIVE, settings, handler=handler),
     )
     for end in ends:
-        end._runner.view = end  # as a server does, so that the test can drop the end
-    join(ends[0]._runner, ends[1]._runner, cut=cut)
+        end._protocol.view = end  # as a server does, so that the test can drop the end
+    join(ends[0]._protocol, ends[1]._protocol, cut=cut)
     return ends
 
 
@@ -101,15 +101,11 @@ class MemoryEndpoint:
         self.handler = handler
         self.settings = settings
         self.cut = cut
-        self.servers: list[ServerConnection] = []
+        self.servers: list[ServerProtocol] = []
         self.transports: list[Transport] = []
 
-    async def handle(self, session: jmux.ServerSession) -> None:
-        session._begin()
-        await self.handler(session)
-
     async def connect(self, handler: TransportHandler, timeout: float) -> None:
-        server = ServerConnection(self.handle, self.settings)
+        server = ServerProtocol(self.handler, self.settings, processes_at_once=True)
         self.servers.append(server)
         self.transports += join(handler, server, cut=self.cut)
         await asyncio.sleep(0)

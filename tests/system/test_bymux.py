@@ -503,7 +503,7 @@ async def test_the_kernel_buffers_a_bounded_amount_from_a_nearby_peer() -> None:
 
         saturating = [asyncio.ensure_future(saturate(await connection.open_stream())) for _ in range(64)]
         (served,) = listener._connections
-        sender, receiver = connection._runner.traffic, served.traffic
+        sender, receiver = connection._protocol.traffic, served.traffic
         # The size that the kernel picks by default grows as a busy program reads from the socket.
         await until(lambda: receiver.bytes_received > 64 * 1024 * 1024)
         assert isinstance(served.transport, SocketTransport)

@@ -357,9 +357,9 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     for number in numbers:
         assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
     # While the connection is still open: neither side has a stream left, and nothing waits.
-    await until(lambda: not any(end._runner.engine.streams for end in ends if not end.closed))
+    await until(lambda: not any(end._protocol.engine.streams for end in ends if not end.closed))
     for end in ends:
-        assert not [*end._runner.openers._waiters, *end._runner.accepters._waiters, *end._runner.pings._waiters]
+        assert not [*end._protocol.openers._waiters, *end._protocol.accepters._waiters, *end._protocol.pings._waiters]
     closing = [
         lambda: cancel("Connection.close", client.close),
         lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -381,7 +381,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         sent, whole = poured[head]
         assert data == sent if whole else sent.startswith(data)
     assert all(head in sunk for head, (_, whole) in poured.items() if whole), "what was closed in order arrived"
-    return [lambda end=end: mux_leftovers(end._runner) for end in ends]  # type: ignore[misc]
+    return [lambda end=end: mux_leftovers(end._protocol) for end in ends]  # type: ignore[misc]
 
 
 def mux_leftovers(connection: Any) -> str:

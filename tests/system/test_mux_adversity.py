@@ -19,7 +19,7 @@ from mainstem.errors import MainstemError, Timeout
 from mainstem.jmux import aio as jmux
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
-from mainstem.mux.connection import FLUSH_BATCH
+from mainstem.mux.protocol import FLUSH_BATCH
 from mainstem.mux.transports import KERNEL_LOW_WATER
 
 if TYPE_CHECKING:
@@ -182,10 +182,10 @@ async def test_a_small_message_waits_behind_a_bounded_number_of_bytes() -> None:
         while len(engine.streams) < 2:
             engine.receive_data(await asyncio.to_thread(raw.recv, 4096))
         raw.sendall(engine.data_to_send())  # infinite credit for both
-        await until(lambda: small.connection._runner.engine.streams[small.id].send_credit)
+        await until(lambda: small.connection._protocol.engine.streams[small.id].send_credit)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads, so every buffer on the way fills up
         small.write(b"!")
-        await until(lambda: not connection._runner.flush_scheduled)
+        await until(lambda: not connection._protocol.flush_scheduled)
         before = await asyncio.to_thread(read_until, raw, engine, b"!")
     connection.abort()
     await connection.wait_closed()
@@ -231,7 +231,7 @@ async def test_flushing_each_message_leaves_no_callbacks_in_the_loop() -> None:
 async def test_an_attached_connection_closes_its_socket_even_if_the_peer_does_not_read(
     blocks: bool, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainstem.mux.connection.LINGER_S", 0.1)
+    monkeypatch.setattr("mainstem.mux.protocol.LINGER_S", 0.1)
     before = descriptors()
     ours, theirs = socket.socketpair()
     with theirs:

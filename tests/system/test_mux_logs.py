@@ -99,7 +99,7 @@ async def test_a_peer_that_disconnects_is_not_logged_as_an_error(
         stream.write(b"abc" if how == "early end" else bytes(10))
         await stream.drain()
         await soon(begun.wait())
-        connection = client._runner if protocol is bymux.aio else stream._connection
+        connection = client._protocol if protocol is bymux.aio else stream._connection
         if how == "early end":
             stream.finish()
         elif how == "reset":

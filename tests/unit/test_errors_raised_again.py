@@ -60,7 +60,7 @@ async def test_the_failure_of_a_bymux_connection() -> None:
 
     client, _ = bymux_pair(handler)
     stream = await client.open_stream()
-    client._runner.transport.lose(ConnectionLost("the cable was cut"))
+    client._protocol.transport.lose(ConnectionLost("the cable was cut"))
     await settle()
     await fails_alike(stream.read)
     await fails_alike(lambda: stream.readexactly(1))

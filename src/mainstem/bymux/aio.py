@@ -11,24 +11,18 @@ Example:
 
 from __future__ import annotations
 
-import warnings
-from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
-from mainstem._internal.tasks import within
-from mainstem.bymux.aio_stream import PING_TIMEOUT_S, Stream
+from mainstem.bymux.aio_connection import Connection, Stream, protocol_of
 from mainstem.bymux.codec import INFINITE
 from mainstem.bymux.engine import BymuxEngine
-from mainstem.bymux.runner import Runner
 from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
 from mainstem.mux.aio_stream import StreamStats
-from mainstem.mux.connection import connection_stats
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Server, ServerAddress
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Server, ServerAddress, start_server
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -36,13 +30,12 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     import ssl as ssl_module
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from mainstem._internal.clock import Clock
-    from mainstem.errors import MainstemError
+    from mainstem.bymux.protocol import BymuxProtocol
 
     Handler = Callable[[Stream], Awaitable[object]]
-    ConnectionHandler = Callable[["Connection"], Awaitable[object]]
+    ConnectionHandler = Callable[[Connection], Awaitable[object]]
 
 __all__ = [
     "INFINITE",
@@ -60,139 +53,6 @@ __all__ = [
     "over_publications",
     "serve",
 ]
-
-
-class Connection:
-    """One end of a bymux connection. An ``async with`` block closes it at its end, or aborts it if the block raises."""
-
-    def __init__(
-        self,
-        role: Role,
-        settings: Settings | None = None,
-        *,
-        handler: Handler | None = None,
-        on_connection: ConnectionHandler | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._runner = runner = Runner(self, role, settings or Settings(), handler, on_connection, clock)
-        self._accepted: deque[Stream] = deque()
-        self._initial = [runner.add_stream(state) for state in runner.open_streams]  # until they are requested
-
-    def __del__(self) -> None:
-        runner = getattr(self, "_runner", None)
-        if runner is not None and runner.is_open and runner.call_soon(runner.abort):
-            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection has ended, by either side."""
-        return self._runner.closed
-
-    @property
-    def error(self) -> MainstemError | None:
-        """The error that ended the connection early; ``None`` while it is open, and after an orderly end or an end on this side."""
-        return self._runner.error
-
-    @property
-    def peer_address(self) -> Any:
-        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
-        return self._runner.peer_address
-
-    @property
-    def peer_certificate(self) -> dict[str, Any] | None:
-        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
-        return self._runner.peer_certificate
-
-    @property
-    def ssl_object(self) -> Any:
-        """The TLS connection as an :class:`ssl.SSLObject`; ``None`` without TLS."""
-        return self._runner.ssl_object
-
-    def __repr__(self) -> str:
-        runner = self._runner
-        state = f"{len(runner.open_streams)} streams" if not runner.over else f"closed: {runner.failure}"
-        return f"<bymux Connection to {runner.peer_name}, {state}>"
-
-    def stream(self, stream_id: int) -> Stream:
-        """Return the active stream with an id, such as an initial stream."""
-        return self._runner.stream(stream_id)
-
-    def open_stream(self, *, timeout: float | None = None) -> Opening[Stream]:
-        """Create a stream; see :meth:`mainstem.bymux.Connection.open_stream`. Await the result, or use it with ``async with``."""
-        return Opening(lambda: within(timeout, self._runner.open_stream(), "open_stream"), "Connection.open_stream()")
-
-    async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Wait for the next stream that the peer creates, and return it. For connections without a handler."""
-        return await within(timeout, self._runner.accept_stream(), "accept_stream")
-
-    async def streams(self) -> AsyncIterator[Stream]:
-        """Iterate over the streams that the peer creates, until it creates no more."""
-        while (stream := await self.accept_stream()) is not None:
-            yield stream
-
-    def allow_streams(self, count: int) -> None:
-        """Let the peer create more streams. This is needed if the settings' ``allow_at_start`` is off.
-
-        From now on, streams are served even if the server's ``on_connection`` has not returned.
-
-        Args:
-            count: The number of additional streams.
-
-        Raises:
-            LocalProtocolError: The sum is out of range, or the connection is being closed.
-            MainstemError: The error that ended the connection.
-        """
-        self._runner.allow_streams(count)
-
-    async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measure the round trip to the peer, and return it in seconds.
-
-        Args:
-            timeout: Seconds to wait for the pong; ``None`` waits forever.
-
-        Raises:
-            Timeout: No pong arrived in time.
-            MainstemError: The error that ended the connection.
-        """
-        return await self._runner.pings.ping(timeout)
-
-    def stats(self) -> EndpointStats:
-        """Return the connection's current state and counters. Can be called from any thread.
-
-        The counters are shared by all connections of a server.
-        """
-        runner = self._runner
-        role = "client" if runner.engine.role is Role.PROACTIVE else "server"
-        return connection_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, closed=runner.over)
-
-    async def wait_closed(self, timeout: float | None = None) -> None:
-        """Wait until the connection has ended, by either side."""
-        await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
-
-    async def close(self, timeout: float | None = None) -> None:
-        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.
-
-        Args:
-            timeout: Seconds to wait for the active streams; the remaining ones are aborted. By default, waits for ``close_timeout``
-                from the settings (10), and beyond that as long as streams that were finished here make progress at the peer (at
-                most ``stall_timeout`` without progress).
-
-        Raises:
-            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
-        """
-        await self._runner.close(timeout)
-
-    def abort(self) -> None:
-        """End the connection and all its streams immediately, dropping unsent data."""
-        self._runner.abort()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        if kind is not None:
-            self.abort()
-        await self.close()
 
 
 def connect(
@@ -222,12 +82,12 @@ async def open_connection(
     """Connect to an address as the proactive end."""
     connection = Connection(Role.PROACTIVE, settings, handler=handler)
     try:
-        await address.connect(connection._runner, timeout)
+        await address.connect(protocol_of(connection), timeout)
     except BaseException:
         connection.abort()
         raise
     if address.ssl is None:
-        connection._runner.break_silence()
+        protocol_of(connection).break_silence()
     return connection
 
 
@@ -248,7 +108,7 @@ def serve(
     ``handler`` and ``on_connection`` are coroutine functions; each call runs in its own task.
     """
     server = make_server(handler, on_connection, apply_overrides(Settings, settings, overrides), ssl)
-    return Opening(lambda: server._started(host, port, path, sock), "bymux.aio.serve")
+    return Opening(lambda: start_server(server, host, port, path, sock), "bymux.aio.serve")
 
 
 def make_server(
@@ -259,10 +119,11 @@ def make_server(
 ) -> Server[Any]:
     """Make a server, which does not listen yet."""
 
-    def accept() -> Runner:
+    def accept() -> BymuxProtocol[Stream]:
         connection = Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)
-        connection._runner.view = connection
-        return connection._runner
+        protocol = protocol_of(connection)
+        protocol.view = connection
+        return protocol
 
     return Server(accept, BymuxEngine.PROTOCOL, settings, ssl)
 
@@ -284,7 +145,7 @@ def attach(
 
     async def open_connection() -> Connection:
         connection = Connection(role, settings, handler=handler)
-        StreamPairTransport(connection._runner, reader, writer).start()
+        StreamPairTransport(protocol_of(connection), reader, writer).start()
         return connection
 
     return Opening(open_connection, "bymux.aio.attach")
@@ -308,7 +169,7 @@ def over_publications(
 
     async def open_connection() -> Connection:
         connection = Connection(role, settings, handler=handler)
-        PublicationTransport(connection._runner, publication, subscription, message_limit=message_limit).start()
+        PublicationTransport(protocol_of(connection), publication, subscription, message_limit=message_limit).start()
         return connection
 
     return Opening(open_connection, "bymux.aio.over_publications")

@@ -9,13 +9,15 @@ import stat
 from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import abort_outcome, asks, runs, waits
+from mainstem._internal.loop_thread import abort_outcome, asks, ends, runs, waits, waits_for_end
 from mainstem._internal.overrides import apply_overrides
 from mainstem.bymux import aio
+from mainstem.bymux.aio_connection import protocol_of
 from mainstem.bymux.settings import Settings
 from mainstem.errors import ClosedError, ConfigurationError
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, ends, open_in_thread, run_until_closed
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
+from mainstem.mux.aio_stream import is_closed_here
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress, start_server
 from mainstem.mux.tls import client_context
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
 
@@ -73,7 +75,7 @@ class Stream(BaseStream[aio.Stream]):
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
             MainstemError: The error that ended the writing half before everything had been sent; ``unsent`` bytes were not.
         """
-        if not self._inner._closed and not self._thread.is_inherited:
+        if not is_closed_here(self._inner) and not self._thread.is_inherited:
             self._thread.run(self._inner.close(timeout))
 
     def abort(self) -> None:
@@ -84,6 +86,10 @@ class Stream(BaseStream[aio.Stream]):
         """
         if not self.closed:
             self._thread.call(self._inner.abort)
+
+    def _unaccept(self) -> None:
+        """Make this stream the next one to be accepted."""
+        protocol_of(self._inner.connection).unaccept_stream(self._inner)
 
 
 class Connection(PeerFacade[aio.Connection]):
@@ -155,12 +161,8 @@ class Connection(PeerFacade[aio.Connection]):
             stream = await self._inner.accept_stream()
             return None if stream is None else Stream(self._thread, stream, self)
 
-        def undo(outcome: Stream | BaseException | None) -> None:
-            if isinstance(outcome, Stream):
-                self._inner._runner.unaccept_stream(outcome._inner)
-
         try:
-            return self._thread.run(work, timeout, undo=undo)
+            return self._thread.run(work, timeout, undo=_unaccept)
         except ClosedError:  # another call, or an earlier one, has closed the connection, whose thread has ended
             if self._thread.is_inherited or not self.closed:
                 raise
@@ -177,17 +179,7 @@ class Connection(PeerFacade[aio.Connection]):
         while (stream := self.accept_stream()) is not None:
             yield stream
 
-    def wait_closed(self, timeout: float | None = None) -> None:
-        """Wait until the connection has ended, by either side.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits forever.
-
-        Raises:
-            Timeout: The timeout passed; the connection stays open.
-        """
-        run_until_closed(self, self._inner.wait_closed, timeout)
-
+    wait_closed = waits_for_end(aio.Connection.wait_closed)
     close = ends(aio.Connection.close)
 
     def abort(self) -> None:
@@ -202,6 +194,11 @@ class Connection(PeerFacade[aio.Connection]):
             self.close()
         else:
             self.abort()
+
+
+def _unaccept(outcome: Stream | BaseException | None) -> None:
+    if isinstance(outcome, Stream):
+        outcome._unaccept()
 
 
 def _view(thread: LoopThread) -> Callable[[aio.Stream], Stream]:
@@ -315,7 +312,7 @@ def serve(
         on_streams = handlers.adapt(handler, _view(thread))
         greet = None if on_connection is None else handlers.adapt(on_connection, view)
         server = aio.make_server(on_streams, greet, made, ssl)
-        return Server(thread, await server._started(host, port, path, sock))
+        return Server(thread, await start_server(server, host, port, path, sock))
 
     return open_in_thread(start)
 
@@ -365,7 +362,7 @@ def attach(
                 transport.close()
             raise
         for transport in made:
-            connection._runner.on_ended(transport.close)
+            protocol_of(connection).on_ended(transport.close)
         return Connection(thread, connection)
 
     return open_in_thread(start)

@@ -25,6 +25,7 @@ from mainstem._internal.listening import find_listening_addresses, name_of
 from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem._internal.pauses import GrowingPause
+from mainstem.bymux.aio_connection import protocol_of
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
 from mainstem.errors import (
@@ -32,15 +33,16 @@ from mainstem.errors import (
     ConfigurationError,
     MainstemError,
 )
-from mainstem.mux.connection import connection_stats
+from mainstem.mux.aio_stream import flush_in_time
 from mainstem.mux.listening import ListeningSockets
+from mainstem.mux.protocol import connection_stats
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
     from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.bymux.aio import Connection, Stream
-    from mainstem.bymux.runner import Runner
+    from mainstem.bymux.protocol import BymuxProtocol
     from mainstem.mux.sockets import Server
 
 logger = logging.getLogger("mainstem.bymux")
@@ -127,7 +129,7 @@ async def relay(
         # When the stream breaks, this task is cancelled.
         reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
         stream.abort()
-        peer = stream.connection._runner.peer_name
+        peer = protocol_of(stream.connection).peer_name
         _warn(warnings, "cut off", f"the connection of stream {stream.id} of {peer} was cut off: {reason}")
         if not isinstance(error, MainstemError | OSError):
             raise
@@ -147,7 +149,7 @@ async def _outward(stream: Stream, reader: asyncio.StreamReader) -> None:
         stream.write(data)
         await stream.drain()
     stream.finish()
-    await stream._flush_in_time()
+    await flush_in_time(stream)
 
 
 async def _inward(stream: Stream, writer: asyncio.StreamWriter) -> None:
@@ -197,7 +199,7 @@ class TunnelServer:
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
         self._warnings = LogThrottle(logger)
-        self._listener: Server[Runner] | None = None
+        self._listener: Server[BymuxProtocol[Stream]] | None = None
 
     async def start(
         self, listen: Address, *, ssl: ssl_module.SSLContext | bool | None = None, insecure: bool = False
@@ -240,10 +242,10 @@ class TunnelServer:
             await answer_handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except MainstemError as error:
             _warn(self._warnings, "refused", f"a tunnel was refused: {error}")
-            connection._runner.end(error)
+            protocol_of(connection).end(error)
             return
         connection.allow_streams(self._max_streams)
-        logger.info("tunnel from %s to %s", connection._runner.peer_name, self._to)
+        logger.info("tunnel from %s to %s", protocol_of(connection).peer_name, self._to)
 
     async def _handle(self, stream: Stream) -> None:
         try:
@@ -347,7 +349,7 @@ class TunnelClient:
         except MainstemError:
             self._traffic.connections_unreached += 1
             raise
-        connection._runner.count_into(self._traffic)
+        protocol_of(connection).count_into(self._traffic)
         try:
             await handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except BaseException:
@@ -358,7 +360,7 @@ class TunnelClient:
 
     def stats(self) -> EndpointStats:
         """Return the current state and counters of the tunnel, including all reconnections."""
-        connections = () if self._connection is None else (self._connection._runner,)
+        connections = () if self._connection is None else (protocol_of(self._connection),)
         return connection_stats(
             connections, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", closed=self._closed
         )
@@ -378,7 +380,7 @@ class TunnelClient:
             assert self._connection is not None
             await self._connection.wait_closed()
             self._up.clear()
-            logger.warning("the tunnel to %s broke: %s", self._to, self._connection._runner.failure)
+            logger.warning("the tunnel to %s broke: %s", self._to, protocol_of(self._connection).failure)
             pause = GrowingPause(RECONNECT_FIRST_S, RECONNECT_MAX_S, self._entropy)
             while not self._up.is_set():
                 await asyncio.sleep(pause.next_s())

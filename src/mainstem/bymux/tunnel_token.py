@@ -21,6 +21,7 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING
 
+from mainstem.bymux.aio_connection import protocol_of
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, Timeout
 
 if TYPE_CHECKING:
@@ -100,5 +101,5 @@ async def _read(control: Stream, count: int) -> bytes:
 
 
 def _refusal(connection: Connection) -> RemoteProtocolError:
-    peer = connection._runner.peer_name
+    peer = protocol_of(connection).peer_name
     return RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)

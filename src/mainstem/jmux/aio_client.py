@@ -13,12 +13,12 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import within
 from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
-from mainstem.jmux.aio_pool import ClientConnection, Pool, retry_pause
+from mainstem.jmux.aio_pool import ClientProtocol, Pool, retry_pause
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, HalfState
-from mainstem.mux.connection import connection_stats, nobody
+from mainstem.mux.protocol import connection_stats, nobody
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
 
@@ -42,11 +42,13 @@ class ClientSession(SessionStream):
         ...     print(await session.read(-1))
     """
 
-    _connection: ClientConnection
+    _connection: ClientProtocol
     _engine: ClientEngine
 
-    def __init__(self, client: Client, connection: ClientConnection, session: Session) -> None:
-        super().__init__(connection, session)
+    def __init__(
+        self, client: Client, connection: ClientProtocol, session: Session, whole: bytes | None = None
+    ) -> None:
+        super().__init__(connection, session, whole)
         self._client = client  # the client ends if nothing refers to it
 
     @property
@@ -146,7 +148,7 @@ class _Call:
 
     __slots__ = ("client", "connection", "response", "session", "stream")
 
-    def __init__(self, client: Client, connection: ClientConnection) -> None:
+    def __init__(self, client: Client, connection: ClientProtocol) -> None:
         self.client = client
         self.connection = connection
         self.session = connection.engine.open_session()
@@ -156,17 +158,15 @@ class _Call:
 
     def respond(self, response: bytes) -> None:
         if len(response) > self.connection.settings.read_limit:
-            stream = self()  # its read raises the error
-            stream._feed_data(response)
-            stream._feed_eof()
+            self(response)  # whose read raises the error
             return
         self.session.owner = nobody
         if not self.response.done():
             self.response.set_result(response)
 
-    def __call__(self) -> ClientSession:
+    def __call__(self, whole: bytes | None = None) -> ClientSession:
         if self.stream is None:
-            self.stream = ClientSession(self.client, self.connection, self.session)
+            self.stream = ClientSession(self.client, self.connection, self.session, whole)
             if not self.response.done():
                 self.response.set_result(None)
         return self.stream
@@ -178,10 +178,9 @@ MAY_BE_EXECUTED = "it may have been executed; send it again only if twice does n
 class _Attempts:
     """The state of a request while it is being sent, perhaps more than once."""
 
-    def __init__(self) -> None:
-        self.call: _Call | None = None  # of the current or last attempt
-        self.failure: MainstemError | None = None  # of the previous attempt
-        self.count = 0
+    call: _Call | None = None  # of the current or last attempt
+    failure: MainstemError | None = None  # of the previous attempt
+    count = 0
 
     @property
     def delivery(self) -> Delivery:
@@ -286,7 +285,7 @@ class Client:
         self._traffic.streams_opened += 1
         return ClientSession(self, connection, connection.engine.open_session())
 
-    async def _free_connection(self, timeout: float | None = None) -> ClientConnection:
+    async def _free_connection(self, timeout: float | None = None) -> ClientProtocol:
         try:
             return await within(timeout, self._pool.free(), "open_session")
         except MainstemError as error:

@@ -26,12 +26,12 @@ from mainstem._internal.tasks import start_task
 from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
 from mainstem.jmux.client_engine import ClientEngine
-from mainstem.jmux.session_stream import JmuxConnection, with_delivery
-from mainstem.mux.connection import logger
+from mainstem.jmux.session_stream import JmuxProtocol, with_delivery
+from mainstem.mux.aio_stream import feed_data, feed_eof, wake_writers
+from mainstem.mux.protocol import logger
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointCounters
@@ -45,22 +45,14 @@ RETRY_MAX_S = 1.0
 MAX_CONNECTIONS = 8
 
 
-class ClientConnection(JmuxConnection):
-    """One connection of a client. It calls ``on_free`` when a session id becomes free, and ``on_lost`` when it ends."""
+class ClientProtocol(JmuxProtocol):
+    """One connection of a client. It tells its pool when a session id becomes free for a waiting call, and when it ends."""
 
     engine: ClientEngine
 
-    def __init__(
-        self,
-        settings: Settings | None,
-        clock: Clock,
-        *,
-        on_free: Callable[[], None],
-        on_lost: Callable[[ClientConnection], None],
-    ) -> None:
+    def __init__(self, pool: Pool, settings: Settings, clock: Clock) -> None:
         super().__init__(ClientEngine(settings, now_ns=clock.monotonic_ns()), clock)
-        self._on_free = on_free
-        self._on_lost = on_lost
+        self._pool = pool
         self._header_or_end = self.loop.create_future()
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
         self._handlers[events.ResponseReceived] = self._on_response
@@ -82,19 +74,21 @@ class ClientConnection(JmuxConnection):
             owner.respond(event.data)
         elif (stream := owner()) is not None:
             if event.data:
-                stream._feed_data(event.data)
-            stream._feed_eof()
-        self._on_free()
+                feed_data(stream, event)
+            feed_eof(stream, event)
+        if self._pool.waiters:
+            self._pool.wake_one()
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
         if (stream := event.session.owner()) is not None:
-            stream._wake_writers()
-        self._on_free()
+            wake_writers(stream, event)
+        if self._pool.waiters:
+            self._pool.wake_one()
 
     def _on_over(self, error: MainstemError) -> None:
         super()._on_over(error)
         self._settle()
-        self._on_lost(self)
+        self._pool.lost(self)
 
 
 def retry_pause(entropy: random.Random) -> GrowingPause:
@@ -123,20 +117,20 @@ class Pool:
         self._opening: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = retry_pause(entropy)
-        self.connections: list[ClientConnection] = []
-        self._lingering: set[ClientConnection] = set()  # connections that have ended, until their transports have
-        self.newest: ClientConnection | None = None  # the connection that was opened last, even if it has ended
+        self.connections: list[ClientProtocol] = []
+        self._lingering: set[ClientProtocol] = set()  # connections that have ended, until their transports have
+        self.newest: ClientProtocol | None = None  # the connection that was opened last, even if it has ended
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # oldest first
         self.closed = False
 
-    def ready(self) -> ClientConnection | None:
+    def ready(self) -> ClientProtocol | None:
         """Return a connection with a free session, or ``None``. The caller must take the session before it waits for anything."""
         for connection in self.connections:
             if connection.engine.can_open:
                 return connection
         return None
 
-    async def free(self) -> ClientConnection:
+    async def free(self) -> ClientProtocol:
         """Wait for a connection with a free session. The caller must take the session before it waits for anything.
 
         Raises ``ClosedError``, or the error with which the only connection could not be opened.
@@ -154,7 +148,7 @@ class Pool:
             except asyncio.CancelledError:
                 self.waiters.pop(waiter, None)
                 if not waiter.cancelled():
-                    self._on_free()  # pass the free session on to the next task
+                    self.wake_one()  # pass the free session on to the next task
                 self._give_up_opening()
                 raise
             if error is not None:
@@ -223,8 +217,8 @@ class Pool:
         self._pause.reset()
         self._wake_all(None)
 
-    async def _connect(self) -> ClientConnection:
-        connection = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
+    async def _connect(self) -> ClientProtocol:
+        connection = ClientProtocol(self, self._settings, self._clock)
         connection.count_into(self._traffic)
         deadline = asyncio.timeout(timeout_of(self._timeout))
         try:
@@ -262,7 +256,7 @@ class Pool:
 
     # ---- called by the connections
 
-    def _on_free(self) -> None:
+    def wake_one(self) -> None:
         """Wake one waiting task, because a session id is free."""
         while self.waiters:
             waiter = next(iter(self.waiters))
@@ -271,7 +265,7 @@ class Pool:
                 waiter.set_result(None)
                 return
 
-    def _on_lost(self, connection: ClientConnection) -> None:
+    def lost(self, connection: ClientProtocol) -> None:
         """Wake all waiting tasks to try again, because a connection has ended."""
         if connection in self.connections:
             self.connections.remove(connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
@@ -15,11 +15,11 @@ from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.session_stream import STREAM_HANDLERS, JmuxConnection, SessionStream
+from mainstem.jmux.session_stream import STREAM_HANDLERS, JmuxProtocol, SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import HalfState
-from mainstem.mux.connection import cancel_and_wait, logger, nobody, wait_for_tasks
-from mainstem.mux.sockets import Server
+from mainstem.mux.protocol import cancel_and_wait, logger, nobody, wait_for_tasks
+from mainstem.mux.sockets import Server, start_server
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +36,7 @@ MAX_HANDLERS = MAX_SESSIONS
 class ServerSession(SessionStream):
     """One request and its response: the asyncio variant of :class:`mainstem.jmux.ServerSession`."""
 
-    _connection: ServerConnection
+    _connection: ServerProtocol
     _engine: ServerEngine
 
     _acknowledged: asyncio.Future[bool] | None = None
@@ -51,7 +51,8 @@ class ServerSession(SessionStream):
             MainstemError: The error that ended the session.
         """
         session = self._handle
-        self._check_writable()
+        if self._write_error is not None:
+            self._check_writable()
         if session.eof_wanted or session.ended or session.local >= HalfState.FINISHED:
             return
         if ack_required:
@@ -133,11 +134,12 @@ class ServerSession(SessionStream):
             and session.local is HalfState.OPEN
         ):
             self.finish()
-            if self._is_unsent() and self._connection.flush_scheduled:
+            if self._connection.flush_scheduled and self._is_unsent():
                 await asyncio.sleep(0)  # the responses of one turn are sent together
-        if self._is_unsent():
+        if session.queue.size or session.local is HalfState.OPEN:
             await self._flush_in_time()
-        self._check_written()
+        if self._write_failure is not None:
+            self._check_written()
         if session.peer is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
             self._connection.engine.close(session)
             self._connection.schedule_flush()
@@ -155,18 +157,21 @@ class ServerSession(SessionStream):
         if self._acknowledged is not None and not self._acknowledged.done():
             self._acknowledged.set_result(event.positive)
 
-    def _begin(self) -> None:
-        """Give up the guarantee that nothing of the request was processed, because the application is about to see it."""
-        self._handle.processing = True
+    def _start(
+        self, handler: Callable[[ServerSession], Awaitable[object]], *, processes_at_once: bool
+    ) -> asyncio.Task[None]:
+        """Run a handler in a task, which ends with the session."""
+        self._task = task = start_task(self._run(handler, processes_at_once), self._connection.loop)
+        return task
 
     async def _run(self, handler: Callable[[ServerSession], Awaitable[object]], processes_at_once: bool) -> None:
         """Run a handler, and end the session according to its outcome. Raises the handler's error, unless its session had ended."""
         try:
             if processes_at_once:
-                self._begin()
+                begin(self)
             await handler(self)
             await self.close()
-            self._connection._handler_ended(self)
+            self._connection._handler_ended(self._task)
         except BaseException as error:
             is_own = self._is_own(error)
             if self._handle.processing:
@@ -178,15 +183,19 @@ class ServerSession(SessionStream):
             logger.debug("session %d of %s ended under its handler: %s", self.id, self._connection.peer_name, error)
 
 
+def begin(session: ServerSession) -> None:
+    """Give up the guarantee that nothing of the request was processed, because the application is about to see it."""
+    session._handle.processing = True
+
+
 async def _wait(future: asyncio.Future[bool]) -> bool:
     return await asyncio.shield(future)
 
 
-class ServerConnection(JmuxConnection):
+class ServerProtocol(JmuxProtocol):
     """One connection of a server."""
 
     engine: ServerEngine
-    _stream_handlers: ClassVar = {**STREAM_HANDLERS, events.Acknowledged: ServerSession._on_acknowledged}
 
     def __init__(
         self,
@@ -202,6 +211,7 @@ class ServerConnection(JmuxConnection):
         self._draining = False
         self._running = 0
         self._waiting: deque[ServerSession] = deque()
+        self._stream_handlers = {**STREAM_HANDLERS, events.Acknowledged: ServerSession._on_acknowledged}
         self._handlers[events.SessionOpened] = self._on_opened
         self._handlers[events.RequestReceived] = self._on_request
 
@@ -242,48 +252,45 @@ class ServerConnection(JmuxConnection):
         if self._draining:
             event.session.owner = nobody
             return
-        session = ServerSession(self, event.session)
-        if event.data:
-            session._buffer.append(event.data)
-        session._eof = True
-        self._serve(session)
+        self._serve(ServerSession(self, event.session, event.data))
 
     def _serve(self, session: ServerSession) -> None:
         """Start the session's handler, or queue the session until another handler ends."""
-        if self._running < MAX_HANDLERS:
-            self._start_handler(session)
+        if self._running == MAX_HANDLERS:
+            if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted, because at most this many are open
+                self._waiting = deque(waiting for waiting in self._waiting if waiting.caller_waiting)
+            self._waiting.append(session)
             return
-        if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted, because at most this many are open
-            self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
-        self._waiting.append(session)
-
-    def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        session._task = task = start_task(session._run(self._handler, self._processes_at_once), self.loop)
+        task = session._start(self._handler, processes_at_once=self._processes_at_once)
         self.tasks.add(task)
         task.add_done_callback(self._on_handler_done)
-        self._started_handler = True
+        # A handler in a thread writes later.
+        self._started_handler |= self._processes_at_once
 
     def _on_handler_done(self, task: asyncio.Task[None]) -> None:
         self._task_done(task)
-        self._start_waiting()
+        self._running -= 1
+        if self._waiting:
+            self._serve_waiting()
 
-    def _handler_ended(self, session: ServerSession) -> None:
+    def _handler_ended(self, task: asyncio.Task[None] | None) -> None:
         """Do the work due at the end of a handler's task, from the task itself: a callback would cost another turn of the loop."""
-        task = session._task
         assert task is not None
         task.remove_done_callback(self._on_handler_done)
         self.tasks.discard(task)
         if self.over:
             self._check_done()
-        self._start_waiting()
-
-    def _start_waiting(self) -> None:
         self._running -= 1
+        if self._waiting:
+            self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        """Start the handler of the session that has waited longest and whose client still waits."""
         while self._waiting and not self._draining and not self.over:
             session = self._waiting.popleft()
-            if not session._broken:
-                self._start_handler(session)
+            if session.caller_waiting:
+                self._serve(session)
                 return
 
 
@@ -306,7 +313,7 @@ def serve(
     server = make_server(
         as_coroutine_function(handler), apply_overrides(Settings, settings, overrides), ssl, processes_at_once=True
     )
-    return Opening(lambda: server._started(host, port, path, sock), "jmux.aio.serve()")
+    return Opening(lambda: start_server(server, host, port, path, sock), "jmux.aio.serve()")
 
 
 def make_server(
@@ -315,10 +322,10 @@ def make_server(
     ssl: ssl_module.SSLContext | bool | None,
     *,
     processes_at_once: bool = False,
-) -> Server[ServerConnection]:
-    """Make a server that calls ``handler`` with each session. The handler calls ``_begin``, unless ``processes_at_once``."""
+) -> Server[ServerProtocol]:
+    """Make a server that calls ``handler`` with each session. The handler calls ``begin``, unless ``processes_at_once``."""
     return Server(
-        lambda: ServerConnection(handler, settings, processes_at_once=processes_at_once),
+        lambda: ServerProtocol(handler, settings, processes_at_once=processes_at_once),
         ServerEngine.PROTOCOL,
         settings,
         ssl,

@@ -5,16 +5,18 @@ All methods can be called from any thread. Each handler of a server runs in its 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
-from mainstem._internal.loop_thread import abort_outcome, asks, runs, waits
+from mainstem._internal.loop_thread import abort_outcome, asks, ends, runs, waits
 from mainstem._internal.overrides import apply_overrides
 from mainstem.jmux import aio_client, aio_server
+from mainstem.jmux.aio_server import begin
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
-from mainstem.mux.blocking import BaseStream, PeerFacade, Server, ends, open_in_thread
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server, open_in_thread
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress, start_server
 from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
@@ -233,11 +235,8 @@ def serve(
     threads = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
 
     async def start(thread: LoopThread) -> Server:
-        def view(session: aio_server.ServerSession) -> ServerSession:
-            session._begin()
-            return ServerSession(thread, session)
-
-        server = aio_server.make_server(threads.adapt(handler, view), made, ssl)
-        return Server(thread, await server._started(host, port, path, sock))
+        adapted = threads.adapt(handler, functools.partial(ServerSession, thread), begin)
+        server = aio_server.make_server(adapted, made, ssl)
+        return Server(thread, await start_server(server, host, port, path, sock))
 
     return open_in_thread(start)

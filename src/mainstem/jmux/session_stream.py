@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import HalfState
-from mainstem.mux.aio_stream import BaseStream
-from mainstem.mux.connection import BaseConnection
+from mainstem.mux.aio_stream import BaseStream, feed_data, feed_eof, wake_writers
+from mainstem.mux.protocol import BaseProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,25 +121,25 @@ class SessionStream(BaseStream):
 
 
 STREAM_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
-    events.DataReceived: lambda stream, event: stream._feed_data(event.data),
-    events.DataFinished: lambda stream, _: stream._feed_eof(),
-    events.SessionDrained: lambda stream, _: stream._wake_writers(),
+    events.DataReceived: feed_data,
+    events.DataFinished: feed_eof,
+    events.SessionDrained: wake_writers,
     events.SessionAborted: SessionStream._on_aborted,
     events.SessionFailed: SessionStream._on_failed,
-    events.SessionEnded: lambda stream, _: stream._wake_writers(),
+    events.SessionEnded: wake_writers,
 }
 
 
-class JmuxConnection(BaseConnection):
+class JmuxProtocol(BaseProtocol):
     """Base class of a client's and a server's connection."""
 
     engine: ClientEngine | ServerEngine
-    _stream_handlers = STREAM_HANDLERS
     _handle_of = attrgetter("session")
 
     def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock) -> None:
         super().__init__(engine, engine.settings, clock)
         engine.joins_events = True
+        self._stream_handlers = STREAM_HANDLERS
         self._handlers = {
             events.ShutDown: self._on_last_message,
             events.ErrorReceived: self._on_last_message,

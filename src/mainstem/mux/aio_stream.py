@@ -3,8 +3,8 @@
 A :class:`BaseStream` stands between three parties, all in the thread of one event loop:
 
 * the user's tasks, which call ``read``, ``write``, ``drain`` and the like;
-* the connection (:mod:`mainstem.mux.connection`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``,
-  ``_wake_writers`` and the protocol's ``STREAM_HANDLERS`` for the engine's events;
+* the connection's protocol object (:mod:`mainstem.mux.protocol`), which calls the functions at the end of this file and those in
+  the multiplexer's ``STREAM_HANDLERS`` for the engine's events;
 * the engine's handle for the stream (bymux's ``StreamState``, Jmux's ``Session``), which holds the bytes waiting to be sent
   (``queue``) and counts the bytes that were received but not read (``unconsumed``).
 
@@ -14,7 +14,7 @@ credit and a turn allow sending them; this class has no copy of them.
 
 Reads are safe to cancel. A read first waits until it can return everything it was asked for, then takes the bytes out of the
 buffer in one step, without ``await``. A read of more bytes than the window would wait forever that way, so while it waits, the
-bytes in the buffer are reported as consumed. ``_credited`` counts those bytes and the bytes that ``_unread`` put back, which are
+bytes in the buffer are reported as consumed. ``_credited`` counts those bytes and the bytes that ``unread`` put back, which are
 not reported again when they are read. The buffer therefore holds at most the window plus the largest read that ever waited, or
 plus ``read_limit`` bytes for ``read(-1)``, which checks that limit while it waits and again before it returns.
 
@@ -63,12 +63,12 @@ from mainstem.errors import (
     MainstemError,
     Timeout,
 )
-from mainstem.mux.connection import cancel_tasks, logger
+from mainstem.mux.protocol import cancel_tasks, logger
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from mainstem.mux.connection import BaseConnection
+    from mainstem.mux.protocol import BaseProtocol
 
 # Default maximum number of bytes that `read` returns.
 READ_LIMIT = 256 * 1024
@@ -133,12 +133,17 @@ class BaseStream:
     _write_failure: MainstemError | None = None
     _short_read: IncompleteRead | None = None
 
-    def __init__(self, connection: BaseConnection, handle: Any) -> None:
+    def __init__(self, connection: BaseProtocol, handle: Any, whole: bytes | None = None) -> None:
+        """Make a stream; ``whole`` is all of the peer's data if it has arrived already."""
         self._handle = handle
         self._engine = connection.engine
         self._buffer = InBuffer()
         handle.owner = weakref.ref(self)
         self._connection = connection
+        if whole is not None:
+            if whole:
+                self._buffer.append(whole)
+            self._eof = True
 
     @property
     def id(self) -> int:
@@ -195,6 +200,10 @@ class BaseStream:
             return
         if connection.call_soon(connection.stream_dropped, self._handle):
             warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
+
+    def abort(self) -> None:
+        """End the stream at once."""
+        raise NotImplementedError
 
     @property
     def _broken(self) -> bool:
@@ -276,12 +285,6 @@ class BaseStream:
         data = buffer.read_exactly(count)
         self._taken(count)
         return data
-
-    def _unread(self, data: bytes) -> None:
-        """Put back data that a read returned, ahead of all unread data."""
-        self._buffer.prepend(data)
-        self._credited += len(data)
-        self._wake_reader()
 
     def at_eof(self) -> bool:
         """Return whether everything has been read and no more will arrive."""
@@ -368,12 +371,8 @@ class BaseStream:
             MainstemError: What ended the writing half.
         """
         self._check_writable()
-        if self._must_drain():
+        if self._handle.queue.size > WRITE_LIMIT:
             await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of {self._KIND} {self.id}")
-
-    def _must_drain(self) -> bool:
-        """Return whether `drain` waits or raises."""
-        return self._write_error is not None or bool(self._handle.queue.size > WRITE_LIMIT)
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the transport has taken all written data.
@@ -467,11 +466,6 @@ class BaseStream:
 
     # ---- called by the connection
 
-    def _feed_data(self, data: bytes) -> None:
-        self._buffer.append(data)
-        if self._reader is not None:
-            self._wake_reader()
-
     def _feed_eof(self) -> None:
         # An earlier error is final, because the data up to here is incomplete.
         self._eof = self._read_error is None
@@ -555,3 +549,70 @@ class BaseStream:
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
+
+
+# ---- called by connections and by blocking streams; functions, so that users do not see them among the methods of a stream
+
+
+def handle_of(stream: BaseStream) -> Any:
+    """Return the engine's handle for a stream."""
+    return stream._handle
+
+
+def is_closed_here(stream: BaseStream) -> bool:
+    """Return whether the stream was closed or aborted on this side."""
+    return stream._closed
+
+
+def feed_data(stream: BaseStream, event: Any) -> None:
+    """Add the bytes of a ``DataReceived`` event, or the like."""
+    stream._buffer.append(event.data)
+    if stream._reader is not None:
+        stream._wake_reader()
+
+
+def feed_eof(stream: BaseStream, _event: object) -> None:
+    """Note that the peer has sent all of its data."""
+    stream._feed_eof()
+
+
+def wake_writers(stream: BaseStream, _event: object) -> None:
+    """Complete the waits for less queued data."""
+    stream._wake_writers()
+
+
+def fail_stream(stream: BaseStream, error: MainstemError) -> None:
+    """End both halves of a stream with an error."""
+    stream._set_exception(error)
+
+
+def set_handler(stream: BaseStream, task: asyncio.Task[Any]) -> None:
+    """Cancel ``task``, which runs the stream's handler, once the stream fails."""
+    stream._task = task
+
+
+def reports_own_end(stream: BaseStream, error: BaseException) -> bool:
+    """Return whether a handler's error, or each in a group, only reports the end of its stream or connection."""
+    return stream._is_own(error)
+
+
+def write_and_drain(stream: BaseStream, data: bytes | bytearray | memoryview, *, always: bool) -> Any:
+    """Queue bytes; return the coroutine that drains the stream if it would wait or raise, or ``always``."""
+    stream.write(data)
+    if always or stream._write_error is not None or stream._handle.queue.size > WRITE_LIMIT:
+        return stream.drain()
+    return None
+
+
+async def flush_in_time(stream: BaseStream) -> None:
+    """Flush, but end the writing half with ``Timeout`` if no byte is sent for the settings' ``stall_timeout``."""
+    await stream._flush_in_time()
+
+
+def unread(stream: BaseStream, outcome: bytes | BaseException) -> None:
+    """Put back what a read returned, or what it raised with `IncompleteRead`, ahead of all unread data."""
+    data = outcome.partial if isinstance(outcome, IncompleteRead) else outcome
+    if isinstance(data, bytes):
+        stream._buffer.prepend(data)
+        stream._credited += len(data)
+        stream._wake_reader()

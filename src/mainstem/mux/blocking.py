@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, waits
-from mainstem.errors import ClosedError, IncompleteRead
+from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, ends, waits, waits_for_end
 from mainstem.mux import aio_stream, sockets
 
 if TYPE_CHECKING:
@@ -15,43 +14,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=aio_stream.BaseStream)
 F = TypeVar("F", bound=Facade[Any])
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
-P = ParamSpec("P")
-
-
-def run_until_closed(
-    facade: Facade[Any], work: Callable[[], Coroutine[Any, Any, None]], timeout: float | None = None
-) -> None:
-    """Wait for the end of an object in its loop's thread, which another thread may stop meanwhile."""
-    try:
-        facade._thread.run(work, timeout)
-    except ClosedError:
-        if facade._thread.is_inherited or not facade.closed:
-            raise
-
-
-def _run(facade: Facade[Any], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    facade._thread.run(work)
-
-
-def ends(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
-    run: Callable[[Any, Callable[[], Coroutine[Any, Any, None]]], None] = _run,
-) -> Callable[Concatenate[Any, P], None]:
-    """Make the blocking method that closes an object from the asyncio one, which ``run`` runs unless the object is closed.
-
-    In any case, the object's `abort` follows, which ends its thread.
-    """
-    name = method.__name__
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> None:
-        try:
-            if not self.closed:
-                run(self, functools.partial(getattr(self._inner, name), *arguments, **options))
-        finally:
-            self.abort()
-
-    return call
 
 
 class PeerFacade(Facade[I]):
@@ -78,13 +40,6 @@ def open_in_thread(start: Callable[[LoopThread], Coroutine[Any, Any, F]]) -> F:
     return LoopThread.running(start, abort_outcome)
 
 
-def _unread(stream: aio_stream.BaseStream, outcome: bytes | BaseException) -> None:
-    if isinstance(outcome, IncompleteRead):
-        outcome = outcome.partial
-    if isinstance(outcome, bytes):
-        stream._unread(outcome)
-
-
 class BaseStream(PeerFacade[S]):
     """Base class of blocking streams. Iterating over a stream yields data as it arrives, until the end."""
 
@@ -100,8 +55,8 @@ class BaseStream(PeerFacade[S]):
 
     at_eof = asks(aio_stream.BaseStream.at_eof)
     stats = asks(aio_stream.BaseStream.stats)
-    read = waits(aio_stream.BaseStream.read, undo=_unread)
-    readexactly = waits(aio_stream.BaseStream.readexactly, undo=_unread)
+    read = waits(aio_stream.BaseStream.read, undo=aio_stream.unread)
+    readexactly = waits(aio_stream.BaseStream.readexactly, undo=aio_stream.unread)
     flush = waits(aio_stream.BaseStream.flush)
 
     def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
@@ -121,12 +76,7 @@ class BaseStream(PeerFacade[S]):
         Example:
             >>> stream.write(b"tide", timeout=5)
         """
-        inner = self._inner
-
-        def work() -> Any:
-            inner.write(data)
-            return inner.drain() if timeout is not None or inner._must_drain() else None
-
+        work: Any = functools.partial(aio_stream.write_and_drain, self._inner, data, always=timeout is not None)
         self._thread.run(work, timeout)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -163,19 +113,9 @@ class Server(Facade[sockets.Server[Any]]):
 
     stats = asks(sockets.Server[Any].stats)
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server is closed.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits forever.
-
-        Raises:
-            Timeout: The timeout passed; the server keeps running.
-        """
-        run_until_closed(self, self._inner.wait, timeout)
-
-    shutdown = ends(sockets.Server[Any].shutdown, run_until_closed)
-    close = ends(sockets.Server[Any].close, run_until_closed)
+    wait = waits_for_end(sockets.Server[Any].wait)
+    shutdown = ends(sockets.Server[Any].shutdown, may_be_closed=True)
+    close = ends(sockets.Server[Any].close, may_be_closed=True)
 
     def abort(self) -> None:
         """Close the server like :meth:`close`, but without waiting for handlers to clean up."""

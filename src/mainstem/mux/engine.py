@@ -1,6 +1,6 @@
 """The base of both multiplexers' engines, which are state machines without I/O.
 
-An engine has six operations. Its driver (:class:`mainstem.mux.connection.BaseConnection`, a test, or an application's own loop)
+An engine has six operations. Its driver (:class:`mainstem.mux.protocol.BaseProtocol`, a test, or an application's own loop)
 calls them. The engine never calls back, reads no clock, and starts no task:
 
 * ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take the transport's input;

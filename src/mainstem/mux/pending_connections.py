@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Callable
 
-    from mainstem.mux.connection import BaseConnection
+    from mainstem.mux.protocol import BaseProtocol
     from mainstem.mux.settings import ConnectionSettings
 
 
@@ -57,7 +57,7 @@ class ConnectionAdmission:
 
     def __init__(
         self,
-        connection_factory: Callable[[], BaseConnection],
+        connection_factory: Callable[[], BaseProtocol],
         settings: ConnectionSettings,
         on_refused: Callable[[str, str, str], object],
     ) -> None:
@@ -90,7 +90,7 @@ class PendingConnection:
         # The socket is in one of these at a time: held as accepted, in a task, or in a connection.
         self._held: socket.socket | None = sock
         self._task: asyncio.Task[None] | None = None
-        self._connection: BaseConnection | None = None
+        self._connection: BaseProtocol | None = None
         self._transport: SocketTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_gone = False

@@ -21,9 +21,9 @@ from mainstem._internal.listening import name_of
 from mainstem._internal.log_throttle import LogThrottle
 from mainstem._internal.tasks import HANDLER_TASK, within
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, MainstemError, RemoteProtocolError, Timeout
-from mainstem.mux.connection import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
+from mainstem.mux.protocol import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.tls import NOT_TLS, describe, handshake, server_context
 from mainstem.mux.transports import SocketTransport
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.eyeballs import HostAddress
-    from mainstem.mux.connection import BaseConnection
+    from mainstem.mux.protocol import BaseProtocol
     from mainstem.mux.settings import ConnectionSettings
     from mainstem.mux.transports import TransportHandler
 
@@ -43,7 +43,7 @@ NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 # Minimum time between log lines about peers of one address that were refused for the same reason. Further ones are counted.
 LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
-E = TypeVar("E", bound="BaseConnection")
+E = TypeVar("E", bound="BaseProtocol")
 
 
 @dataclass(frozen=True)
@@ -232,17 +232,6 @@ class Server(Generic[E]):
         self._connections: set[E] = set()  # until their last handler has ended
         self._refusals = LogThrottle(logger, interval_ns=LOG_INTERVAL_NS)
 
-    async def _started(
-        self,
-        host: str | Sequence[str] | None,
-        port: int | None,
-        path: str | None,
-        sock: socket.socket | Sequence[socket.socket] | None,
-    ) -> Self:
-        """Start listening, and return the server. Raises ``ConfigurationError`` if it cannot listen on the address."""
-        await self._sockets.start(host, port, path, sock)
-        return self
-
     def stats(self) -> EndpointStats:
         """Return the current state and the counters, including ended connections. Can be called from any thread."""
         self._traffic.connections_refused = self._admission.places.refused
@@ -295,7 +284,14 @@ class Server(Generic[E]):
         return f"<{self._protocol} Server {where}>"
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until the server is closed."""
+        """Wait until the server is closed.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits forever.
+
+        Raises:
+            Timeout: The timeout passed; the server keeps running.
+        """
         await within(timeout, self._closed.wait(), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
@@ -361,3 +357,15 @@ class Server(Generic[E]):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+async def start_server(
+    server: Server[E],
+    host: str | Sequence[str] | None,
+    port: int | None,
+    path: str | None,
+    sock: socket.socket | Sequence[socket.socket] | None,
+) -> Server[E]:
+    """Start listening, and return the server. Raises ``ConfigurationError`` if it cannot listen on the address."""
+    await server._sockets.start(host, port, path, sock)
+    return server

@@ -47,9 +47,9 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not client._runner.engine.streams, turns
-        assert not server._runner.engine.streams, turns
-        assert not server._runner.tasks, turns
+        assert not client._protocol.engine.streams, turns
+        assert not server._protocol.engine.streams, turns
+        assert not server._protocol.tasks, turns
         for connection in jmux_client._pool.connections:
             assert not connection.engine.busy, turns
         for other in endpoint.servers:

@@ -43,8 +43,8 @@ async def test_timed_out_calls_leave_no_waiters() -> None:
                 await asyncio.sleep(0)
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
-        assert not client._runner.openers._waiters
-        assert not client._runner.accepters._waiters
+        assert not client._protocol.openers._waiters
+        assert not client._protocol.accepters._waiters
     await asyncio.gather(client.close(), server.close())
 
 
@@ -66,7 +66,7 @@ async def test_garbage_collected_bymux_streams_are_aborted() -> None:
         await stream.flush()
         with pytest.warns(ResourceWarning, match=WARNS):
             del stream
-    await until(lambda: not client._runner.engine.streams and not server._runner.engine.streams)
+    await until(lambda: not client._protocol.engine.streams and not server._protocol.engine.streams)
     assert not whole, "the handlers were cancelled, or read Aborted"
     await asyncio.gather(client.close(), server.close())
 
@@ -84,7 +84,7 @@ async def test_a_garbage_collected_stream_that_was_finished_is_sent_completely()
     stream.finish()
     with pytest.warns(ResourceWarning, match=WARNS):
         del stream
-    await until(lambda: received and not client._runner.engine.streams)
+    await until(lambda: received and not client._protocol.engine.streams)
     assert received == [bytes(1000)]
     await asyncio.gather(client.close(), server.close())
 
@@ -100,7 +100,7 @@ async def test_a_closed_stream_may_be_garbage_collected() -> None:
         async with client.open_stream() as stream:
             stream.write(b"x")
         del stream
-    await until(lambda: not client._runner.engine.streams and not server._runner.engine.streams)
+    await until(lambda: not client._protocol.engine.streams and not server._protocol.engine.streams)
     await asyncio.gather(client.close(), server.close())
 
 
@@ -120,7 +120,7 @@ async def test_garbage_collected_jmux_sessions_free_their_ids() -> None:
 async def test_streams_keep_their_connection_alive() -> None:
     """An application may drop the connection of a stream, or the client of a session, before the stream or session."""
     client, server = bymux_pair(echo)
-    client._runner.view = None  # as `connect` leaves it
+    client._protocol.view = None  # as `connect` leaves it
     stream = await client.open_stream()
     del client
     gc.collect()
@@ -187,7 +187,7 @@ def test_blocking_streams_keep_their_connection_alive(family: Any) -> None:
 
 async def test_streams_opened_by_the_peer_on_a_garbage_collected_connection_are_refused() -> None:
     client, server = bymux_pair()
-    client._runner.view = None
+    client._protocol.view = None
     stream = await server.open_stream()
     with pytest.warns(ResourceWarning, match=WARNS):  # noqa: PT031
         del client

@@ -33,7 +33,7 @@ async def test_an_exception_in_a_step_ends_the_connection(
 
     async def spoil(connection: bymux.aio.Connection) -> None:
         connections.append(connection)
-        monkeypatch.setattr(connection._runner, callback, fail)
+        monkeypatch.setattr(connection._protocol, callback, fail)
 
     async with (
         bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=spoil) as listener,
@@ -56,7 +56,7 @@ async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.M
         bymux.aio.serve(echo, "127.0.0.1", 0) as listener,
         bymux.aio.connect("127.0.0.1", listener.port, settings=settings) as connection,
     ):
-        monkeypatch.setattr(connection._runner.engine, "handle_timeout", fail)
+        monkeypatch.setattr(connection._protocol.engine, "handle_timeout", fail)
         await soon(connection.wait_closed())
     assert isinstance(connection.error, ConnectionLost)
 

@@ -101,10 +101,10 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     await soon(bymux_handler.started.wait())
     await soon(jmux_handler.started.wait())
     if how == "lost":
-        server._runner.transport.lose(OSError("reset"))  # type: ignore[union-attr]
+        server._protocol.transport.lose(OSError("reset"))  # type: ignore[union-attr]
         endpoint.servers[0].transport.lose(OSError("reset"))  # type: ignore[union-attr]
     elif how == "ended here":
-        server._runner.end(abort=True)
+        server._protocol.end(abort=True)
         endpoint.servers[0].end(abort=True)
     else:
         client.abort()
@@ -210,7 +210,7 @@ async def test_an_upload_survives_a_peer_that_sends_close_and_stop_read_together
         received.set_result(data)
 
     _, server = bymux_pair(store)
-    server._runner.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
+    server._protocol.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
     assert await soon(received) == b"hi"
 
 
@@ -281,7 +281,7 @@ async def test_a_failed_handler_is_logged_and_counted_and_its_peer_sees_an_abort
         stream: Any = await client.open_stream()
         stream.write(b"request")
         stream.finish()
-        traffic = server._runner.traffic
+        traffic = server._protocol.traffic
     else:
         jmux_client, endpoint = jmux_pair(fail)
         stream = await jmux_client.open_session()
@@ -326,8 +326,8 @@ async def test_a_handler_does_not_fail_because_its_own_stream_ended(
     else:
         client.abort()
         await jmux_client.close()
-    await until(lambda: not server._runner.tasks and not endpoint.servers[0].tasks)
-    assert server._runner.traffic.handlers_failed == endpoint.servers[0].traffic.handlers_failed == 0
+    await until(lambda: not server._protocol.tasks and not endpoint.servers[0].tasks)
+    assert server._protocol.traffic.handlers_failed == endpoint.servers[0].traffic.handlers_failed == 0
     assert not caplog.records
 
 
@@ -346,13 +346,13 @@ async def test_an_exception_in_on_connection_ends_the_connection(error: BaseExce
 
     client = bymux.aio.Connection(bymux.Role.PROACTIVE)
     server = bymux.aio.Connection(bymux.Role.REACTIVE, handler=handler, on_connection=refuse)
-    join(client._runner, server._runner)
-    await until(lambda: server._runner.over)
+    join(client._protocol, server._protocol)
+    await until(lambda: server._protocol.over)
     await soon(client.wait_closed())
     with pytest.raises(ConnectionLost):
         await client.open_stream()
     assert not served
-    assert server._runner.traffic.handlers_failed == 1
+    assert server._protocol.traffic.handlers_failed == 1
 
 
 async def test_a_bymux_abort_without_the_abort_bit_is_an_end_of_data() -> None:

@@ -199,7 +199,7 @@ def test_an_interrupted_open_leaves_no_stream(
     interrupt(connection.open_stream)
 
     def is_aborted() -> bool:
-        return all(stream._broken for stream in connection._inner._runner.streams)
+        return all(stream._broken for stream in connection._inner._protocol.streams)
 
     wait_for(lambda: connection._thread.call(is_aborted))
     with connection.open_stream() as stream:

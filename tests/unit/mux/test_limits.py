@@ -44,7 +44,7 @@ async def test_aborted_bymux_streams_count_against_the_limit_until_their_handler
     await until(lambda: handler.running == 4)
     await settle()
     assert handler.started == 4
-    assert not client._runner.engine.can_open  # back pressure: the client has no credit for a fifth stream
+    assert not client._protocol.engine.can_open  # back pressure: the client has no credit for a fifth stream
     handler.release.set()
     await soon(flooding)
     assert handler.most <= 4
@@ -56,10 +56,10 @@ async def test_unaccepted_streams_count_against_the_limit_after_the_peer_aborts_
     for _ in range(4):
         (await client.open_stream()).abort()
     await settle()
-    assert not client._runner.engine.can_open
+    assert not client._protocol.engine.can_open
     assert await server.accept_stream() is not None
     await settle()
-    assert client._runner.engine.can_open
+    assert client._protocol.engine.can_open
 
 
 async def test_aborted_jmux_sessions_count_against_the_limit_until_their_handlers_end() -> None:

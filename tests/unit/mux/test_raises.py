@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.waiting import settle
+from tests.support.waiting import settle, soon
 
 from mainstem import bymux
+from mainstem.bymux.codec import Packet, encode_stream
+from mainstem.errors import ClosedError
 from mainstem.jmux import aio as jmux
 
 if TYPE_CHECKING:
@@ -80,13 +82,13 @@ async def bymux_stream(situation: str) -> Any:
     stream.write(UNSENT)
     await settle()
     if situation == "connection lost":
-        server._runner.end(abort=True)
+        server._protocol.end(abort=True)
     elif situation == "aborted by the peer":
         served[0].abort()
     elif situation == "aborted here":
         stream.abort()
     elif situation == "connection closed here":
-        client._runner.end()
+        client._protocol.end()
     await settle()
     return stream
 
@@ -151,3 +153,23 @@ async def test_calls_raise_what_the_guide_says(name: str, open_stream: Any, call
         task.cancel()
     marker = f"<!-- raises {name} -->\n\n{expected}\n"
     assert marker in PAGE.read_text(), f"docs/mux-ends.md should have:\n{marker}"
+
+
+async def test_a_ping_raises_once_its_stream_has_ended() -> None:
+    client, server = bymux_pair()
+    async with client, server, client.open_stream() as stream:
+        transport: Any = client._protocol.transport
+        await settle()
+        transport.other = None  # the peer does not get the ping
+        pinging = asyncio.ensure_future(stream.ping(None))
+        await settle()
+        stream.finish()
+        stream.stop_read()
+        await settle()
+        for packet in (Packet.CLOSE, Packet.STOP_READ):
+            client._protocol.data_received(memoryview(encode_stream(packet, stream.id)))
+        with pytest.raises(ClosedError, match=f"stream {stream.id} has ended"):
+            await soon(pinging)
+        assert not client._protocol.pings._waiters
+        client.abort()
+        server.abort()

@@ -114,7 +114,8 @@ async def test_data_that_arrives_as_its_reader_is_cancelled_is_kept(
     for read in (stream.read, lambda: stream.readexactly(2)):
         reading = asyncio.ensure_future(read())
         await settle()
-        stream._feed_data(b"xy")  # the reader is woken, then cancelled before it runs
+        stream._buffer.append(b"xy")
+        stream._wake_reader()  # the reader is woken, then cancelled before it runs
         stream._handle.unconsumed += 2
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):

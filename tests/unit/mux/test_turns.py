@@ -105,7 +105,7 @@ async def test_messages_written_in_parts_are_sent_together_from_the_second_one_o
         for _ in range(2):
             stream.write(b"1")
             await stream.readexactly(1)
-        lengths = pieces_of(client._runner.transport)  # type: ignore[arg-type]
+        lengths = pieces_of(client._protocol.transport)  # type: ignore[arg-type]
         for _ in range(3):
             stream.write(b"12")
             stream.write(b"345")
@@ -126,7 +126,7 @@ async def test_a_lone_write_is_sent_after_queued_bytes() -> None:
     async with client, await client.open_stream() as stream:
         await settle()
         stream.write(b"a" * 1500)
-        client._runner.sends_at_once = True
+        client._protocol.sends_at_once = True
         stream.write(b"b")
         stream.finish()
         await until(lambda: len(received) == 1501)
@@ -143,8 +143,8 @@ async def test_an_orderly_end_reaches_the_peer_of_a_paused_transport(paused: str
         assert await stream.read(-1) == MESSAGE
     await settle()
     for end, name in ((client, "client"), (server, "server")):
-        assert end._runner.transport is not None
-        end._runner.transport.paused = paused == name
+        assert end._protocol.transport is not None
+        end._protocol.transport.paused = paused == name
     ending = asyncio.ensure_future(client.close()), asyncio.ensure_future(server.close())
     await until(lambda: client.closed and server.closed)
     await asyncio.gather(*ending)
@@ -155,7 +155,7 @@ async def test_a_lone_write_to_a_paused_transport_is_queued() -> None:
     client, _ = bymux_pair(echo_stream)
     async with client, await client.open_stream() as stream:
         await settle()
-        runner = client._runner
+        runner = client._protocol
         assert runner.transport is not None
         runner.transport.paused = True
         assert runner.sends_at_once
@@ -177,7 +177,7 @@ async def test_the_next_ping_is_sent_on_time_after_a_pong() -> None:
         pongs += 1
 
     async with client:
-        client._runner._handlers[events.PongReceived] = pong
+        client._protocol._handlers[events.PongReceived] = pong
         await until(lambda: pongs >= 3)
 
 

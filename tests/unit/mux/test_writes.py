@@ -63,10 +63,10 @@ async def test_leaving_the_block_after_the_connection_ended_raises(how: str) -> 
             stream.write(bytes(5000))
             await settle()
             if how == "lost":
-                assert client._runner.transport is not None
-                client._runner.transport.lose(OSError("reset"))  # type: ignore[attr-defined]
+                assert client._protocol.transport is not None
+                client._protocol.transport.lose(OSError("reset"))  # type: ignore[attr-defined]
             else:
-                server._runner.end()
+                server._protocol.end()
             await settle()
     assert caught.value.unsent == 4000
     assert caught.value.delivery == "partial"
@@ -78,13 +78,13 @@ async def test_delivery_is_unknown_if_all_was_sent_and_none_if_nothing_was() -> 
     await settle()
     sent.write(b"x")
     await settle()
-    server._runner.end()
+    server._protocol.end()
     await settle()
     fresh_client, fresh_server = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
     unsent = await fresh_client.open_stream()
     unsent.write(b"abc")
     await settle()
-    fresh_server._runner.end()
+    fresh_server._protocol.end()
     await settle()
     for stream, delivery, count in ((sent, "unknown", 0), (unsent, "none", 3)):
         with pytest.raises(ConnectionLost) as caught:
@@ -97,7 +97,7 @@ async def test_delivery_is_none_for_a_stream_that_was_never_written() -> None:
     client, server = bymux_pair(hold)
     stream = await client.open_stream()
     await settle()
-    server._runner.end()
+    server._protocol.end()
     await settle()
     with pytest.raises(ConnectionLost) as caught:
         stream.write(b"x")
@@ -109,13 +109,13 @@ async def test_a_failure_is_not_raised_twice_and_does_not_replace_another_error(
     with pytest.raises(KeyError):
         async with await client.open_stream() as stream:
             stream.write(bytes(5000))
-            server._runner.end()
+            server._protocol.end()
             await settle()
             raise KeyError
     client, server = bymux_pair(hold, settings=WINDOW)
     async with await client.open_stream() as stream:
         stream.write(bytes(5000))
-        server._runner.end()
+        server._protocol.end()
         await settle()
         with pytest.raises(ConnectionLost):
             await stream.drain()
@@ -127,7 +127,7 @@ async def test_a_cleanly_closed_stream_raises_nothing_when_the_connection_ends()
         await settle()
         stream.write(b"all of it")
         await stream.close()
-        server._runner.end()
+        server._protocol.end()
         await settle()
 
 
@@ -203,7 +203,7 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
         with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
             stream.write(bytes(5000))
             thread.run(until(lambda: stream._inner.queued == 4000))
-            thread.call(server._runner.end)
+            thread.call(server._protocol.end)
             thread.run(until(lambda: client.error is not None))
         connection.abort()
         assert caught.value.unsent == 4000
@@ -248,10 +248,10 @@ async def test_a_connection_closed_in_the_middle_of_a_request_is_lost(inside: bo
     stream = await bymux_client.open_stream()
     await settle()
     stream.write(b"x")
-    assert bymux_client._runner.transport is not None
+    assert bymux_client._protocol.transport is not None
     if inside:
-        bymux_client._runner.data_received(memoryview(b"\x21"))
-    bymux_client._runner.transport.lose(None)  # type: ignore[attr-defined]
+        bymux_client._protocol.data_received(memoryview(b"\x21"))
+    bymux_client._protocol.transport.lose(None)  # type: ignore[attr-defined]
     with pytest.raises(ConnectionLost):
         await stream.read()
     with pytest.raises(ConnectionLost):

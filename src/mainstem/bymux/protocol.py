@@ -1,6 +1,6 @@
-"""Run a bymux connection in an event loop: its streams, its handlers, and its end.
+"""The protocol object of a bymux connection: its streams, their handlers, and its end.
 
-Users see it as :class:`mainstem.bymux.aio.Connection`.
+It knows neither class that users see (:mod:`mainstem.bymux.aio_connection`), and is told how to make, feed and serve a stream.
 """
 
 from __future__ import annotations
@@ -8,65 +8,78 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.clock import timeout_of
-from mainstem._internal.tasks import as_coroutine_function, ends_connection_on_error
+from mainstem._internal.tasks import ends_connection_on_error
 from mainstem.bymux import events
-from mainstem.bymux.aio_stream import STREAM_HANDLERS, PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine
+from mainstem.bymux.pings import PingWaiters
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError
-from mainstem.mux.connection import BaseConnection, cancel_and_wait, logger, nobody, wait_for_tasks
+from mainstem.mux.aio_stream import BaseStream, fail_stream, handle_of, reports_own_end, set_handler
+from mainstem.mux.protocol import BaseProtocol, cancel_and_wait, logger, nobody, wait_for_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections import deque
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from mainstem._internal.clock import Clock
-    from mainstem.bymux.aio import Connection
     from mainstem.bymux.settings import Settings
     from mainstem.bymux.state import Role
     from mainstem.bymux.stream import StreamState
     from mainstem.mux.transports import Transport
 
+S = TypeVar("S", bound=BaseStream)
 
-class Runner(BaseConnection):
-    """The implementation of ``connection``, the object that users see."""
+
+class BymuxProtocol(BaseProtocol, Generic[S]):
+    """Runs the engine of ``connection``, the object that users see.
+
+    ``make_stream`` makes the object that users see for a stream, ``stream_handlers`` feed it with events, and ``serve_stream`` runs
+    its handler. Without a handler, the peer's streams wait in ``accepted``, which the connection must keep.
+    """
 
     engine: BymuxEngine
     settings: Settings
-    _stream_handlers = STREAM_HANDLERS
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Any,
         role: Role,
         settings: Settings,
-        handler: Callable[[Stream], Awaitable[object]] | None,
-        on_connection: Callable[[Connection], Awaitable[object]] | None,
         clock: Clock,
+        *,
+        make_stream: Callable[[BymuxProtocol[S], StreamState], S],
+        stream_handlers: Mapping[type, Callable[[Any, Any], object]],
+        serve_stream: Callable[[S], Coroutine[Any, Any, None]] | None,
+        on_connection: Callable[[Any], Awaitable[object]] | None,
+        accepted: deque[S],
     ) -> None:
-        # The reference is weak, to detect connections that the application drops without closing. A server sets ``view``.
+        # The references are weak, to detect connections that the application drops without closing. A server sets ``view``.
         self._view = weakref.ref(connection)
-        self.view: Connection | None = None
+        self._accepted = weakref.ref(accepted)
+        self.view: Any = None
         super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), settings, clock)
         self.engine.holds_streams = True
-        self._handler = None if handler is None else as_coroutine_function(handler)
-        self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
+        self._make_stream = make_stream
+        self._serve_stream = serve_stream
+        self._on_connection = on_connection
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
         # The peer's streams that wait until ``on_connection`` has accepted the connection.
         self._is_accepted = on_connection is None
-        self._unserved: list[Stream] = []
+        self._unserved: list[S] = []
         # Tasks that wait to open or accept a stream; see `_wake`.
         self.openers = asyncio.Event()
         self.accepters = asyncio.Event()
-        self.pings = PingWaiters(self, None)
-        self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self.pings = PingWaiters(self._send_ping)
+        self.streams: weakref.WeakSet[S] = weakref.WeakSet()
+        self._stream_handlers = stream_handlers
         self._handlers = {
             events.DataReceived: self._on_data,
             events.StreamOpened: self._on_opened,
-            events.PongReceived: self._on_pong,
+            events.PongReceived: lambda event: self.pings.received(event.stream, event.rtt_ns),
             events.GlobalCreditReceived: lambda _: _wake(self.openers),
             events.CreationStopped: lambda _: _wake(self.openers),
             events.CreationClosed: lambda _: _wake(self.accepters),
@@ -83,7 +96,7 @@ class Runner(BaseConnection):
             self.flush()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> Any:
         """The object that users see."""
         connection = self._view()
         assert connection is not None
@@ -95,12 +108,12 @@ class Runner(BaseConnection):
         if self._on_connection is not None:
             self._greeter = self.spawn(self._greet(self._on_connection))
 
-    async def _greet(self, on_connection: Callable[[Connection], Awaitable[object]]) -> None:
+    async def _greet(self, on_connection: Callable[[Any], Awaitable[object]]) -> None:
         try:
             await on_connection(self.connection)
         except BaseException as error:
             # Whatever the exception, a client that ``on_connection`` did not accept must not be served.
-            is_own = error is self.failure or any(stream._is_own(error) for stream in self.streams)
+            is_own = error is self.failure or any(reports_own_end(stream, error) for stream in self.streams)
             if isinstance(error, MainstemError):
                 self.end(error)
             elif is_own:
@@ -127,18 +140,19 @@ class Runner(BaseConnection):
 
     # ---- streams
 
-    def stream(self, stream_id: int) -> Stream:
+    def stream(self, stream_id: int) -> S:
+        """Return the active stream with an id."""
         stream = self.engine.streams.get(stream_id)
         if stream is None:
             raise LocalProtocolError(f"stream {stream_id} is not active", rule="inactive-stream")
-        owner: Stream | None = stream.owner()
+        owner: S | None = stream.owner()
         if owner is None:
             raise LocalProtocolError(f"stream {stream_id} was dropped here", rule="inactive-stream")
         return owner
 
-    def add_stream(self, state: StreamState) -> Stream:
+    def add_stream(self, state: StreamState) -> S:
         """Make the object that users see for a stream. The caller must keep it: an unreferenced stream is aborted."""
-        stream = Stream(self, state)
+        stream = self._make_stream(self, state)
         self.streams.add(stream)
         return stream
 
@@ -156,7 +170,8 @@ class Runner(BaseConnection):
             self.engine.stop_read(state)
             self.schedule_flush()
 
-    async def open_stream(self) -> Stream:
+    async def open_stream(self) -> S:
+        """Create a stream, once the peer's credit allows it."""
         while self.failure is not None or not self.engine.can_open:
             self._check_open()
             if self.engine.local & HalfState.CLOSED:
@@ -167,8 +182,10 @@ class Runner(BaseConnection):
         self.schedule_flush()
         return stream
 
-    async def accept_stream(self) -> Stream | None:
-        accepted = self.connection._accepted
+    async def accept_stream(self) -> S | None:
+        """Wait for a stream that the peer creates; return ``None`` once there will be no more."""
+        accepted = self._accepted()
+        assert accepted is not None
         while not accepted:
             if self.error is not None:
                 raise self.error.with_traceback(None)
@@ -176,15 +193,24 @@ class Runner(BaseConnection):
                 return None
             await self.accepters.wait()
         stream = accepted.popleft()
-        stream._served()
+        self._release(handle_of(stream))
         return stream
 
-    def unaccept_stream(self, stream: Stream) -> None:
+    def unaccept_stream(self, stream: S) -> None:
         """Put back an accepted stream, so that it is the next one to be accepted."""
-        self.connection._accepted.appendleft(stream)
-        _wake(self.accepters)
+        if (accepted := self._accepted()) is not None:
+            accepted.appendleft(stream)
+            _wake(self.accepters)
 
-    def send_ping(self, stream: StreamState | None) -> None:
+    def _release(self, state: StreamState) -> None:
+        """Let the peer create another stream in place of this one once this one has ended.
+
+        Until then, a stream that has not been accepted, or whose handler is running, counts against ``peer_streams``.
+        """
+        self.engine.release(state)
+        self.schedule_flush()
+
+    def _send_ping(self, stream: StreamState | None) -> None:
         self._check_open()
         self.engine.ping(stream, now_ns=self._clock.monotonic_ns())
         self.schedule_flush()
@@ -261,7 +287,7 @@ class Runner(BaseConnection):
             for state in self.open_streams:
                 if self.over:
                     break
-                stream = state.owner() or Stream(self, state)
+                stream = state.owner() or self._make_stream(self, state)
                 with contextlib.suppress(MainstemError):
                     await stream.flush(timeout=max(0.0, min(deadline - self.loop.time(), self.settings.close_timeout)))
         else:
@@ -275,56 +301,40 @@ class Runner(BaseConnection):
 
     def _on_opened(self, event: events.StreamOpened) -> None:
         self.traffic.streams_opened += 1
-        connection = self._view()
-        if not self._accepts or connection is None:
+        accepted = self._accepted()
+        if not self._accepts or accepted is None:
             event.stream.owner = nobody
             self.stream_dropped(event.stream)
             return
         stream = self.add_stream(event.stream)
-        if self._handler is None:
-            connection._accepted.append(stream)
+        if self._serve_stream is None:
+            accepted.append(stream)
             _wake(self.accepters)
         elif self._is_accepted:
             self._serve(stream)
         else:
             self._unserved.append(stream)
 
-    def _serve(self, stream: Stream) -> None:
+    def _serve(self, stream: S) -> None:
         """Run the handler of a stream."""
-        assert self._handler is not None
-        task = self.spawn(self._handle(stream, self._handler))
-        task.add_done_callback(lambda _: stream._served())
-        stream._task = task
-
-    async def _handle(self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]) -> None:
-        try:
-            async with stream:
-                await handler(stream)
-            stream.stop_read()
-        except Exception as error:
-            if not stream._is_own(error):
-                raise
-            logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
+        assert self._serve_stream is not None
+        task = self.spawn(self._serve_stream(stream))
+        task.add_done_callback(lambda _: self._release(handle_of(stream)))
+        set_handler(stream, task)
 
     def _on_data(self, event: events.DataReceived) -> None:
         if (stream := event.stream.owner()) is not None:
-            stream._feed_data(event.data)
+            self._stream_handlers[events.DataReceived](stream, event)
         else:  # the stream was closed and then dropped
             self._refuse_data(event.stream)
-
-    def _on_pong(self, event: events.PongReceived) -> None:
-        if event.stream is None:
-            self.pings.received(event.rtt_ns)
-        elif (stream := event.stream.owner()) is not None:
-            stream._pings.received(event.rtt_ns)
 
     def _on_over(self, error: MainstemError) -> None:
         self.engine.fail(error)
         for stream in list(self.streams):
-            stream._set_exception(error)
+            fail_stream(stream, error)
         self.streams.clear()
         self._unserved.clear()
-        self.pings.fail(error)
+        self.pings.fail(None, error)
         if self._greeter is not None and self._greeter is not asyncio.current_task(self.loop):
             self._greeter.cancel()
         _wake(self.openers)

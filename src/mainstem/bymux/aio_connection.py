@@ -1,27 +1,32 @@
-"""bymux streams for asyncio."""
+"""bymux streams and connections for asyncio."""
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.tasks import within
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.opening import Opening
+from mainstem._internal.tasks import as_coroutine_function, within
 from mainstem.bymux import events
-from mainstem.bymux.state import HalfState
+from mainstem.bymux.engine import BymuxEngine
+from mainstem.bymux.pings import PING_TIMEOUT_S
+from mainstem.bymux.protocol import BymuxProtocol
+from mainstem.bymux.settings import Settings
+from mainstem.bymux.state import HalfState, Role
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
-from mainstem.mux.aio_stream import BaseStream
+from mainstem.mux.aio_stream import BaseStream, reports_own_end, wake_writers
+from mainstem.mux.protocol import connection_stats, logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Self
 
-    from mainstem.bymux.aio import Connection
-    from mainstem.bymux.engine import BymuxEngine
-    from mainstem.bymux.runner import Runner
+    from mainstem._internal.clock import Clock
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.bymux.stream import StreamState
-
-PING_TIMEOUT_S = 10.0
 
 
 class Stream(BaseStream):
@@ -33,17 +38,16 @@ class Stream(BaseStream):
         ...     print(await stream.read())
     """
 
-    _connection: Runner
+    _connection: BymuxProtocol[Stream]
     _handle: StreamState
     _engine: BymuxEngine
     _closing = False  # this end writes nothing more
     _left = False  # nothing reads data that still arrives
     _stopped: ClosedError | None = None
 
-    def __init__(self, runner: Runner, state: StreamState) -> None:
-        super().__init__(runner, state)
-        self._view = runner.connection  # the connection ends if nothing refers to it
-        self._pings = PingWaiters(runner, state)
+    def __init__(self, protocol: BymuxProtocol[Stream], state: StreamState) -> None:
+        super().__init__(protocol, state)
+        self._view: Connection = protocol.connection  # the connection ends if nothing refers to it
 
     @property
     def connection(self) -> Connection:
@@ -165,9 +169,9 @@ class Stream(BaseStream):
         Raises:
             Timeout: No pong arrived in time.
             LocalProtocolError: Both halves of the stream have ended.
-            MainstemError: The error that ended the connection.
+            MainstemError: The error that ended the stream or the connection first.
         """
-        return await self._pings.ping(timeout)
+        return await self._connection.pings.ping(self._handle, timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -205,11 +209,11 @@ class Stream(BaseStream):
 
     # ---- called by the connection
 
-    def _feed_data(self, data: bytes) -> None:
+    def _on_data(self, event: events.DataReceived) -> None:
         if self._left:
             self.stop_read()
             return
-        self._buffer.append(data)
+        self._buffer.append(event.data)
         if self._reader is not None:
             self._wake_reader()
 
@@ -255,14 +259,7 @@ class Stream(BaseStream):
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
         self._wake_writers()
-
-    def _served(self) -> None:
-        """Let the peer create another stream in place of this one once this one has ended.
-
-        Until then, a stream that has not been accepted, or whose handler is running, counts against ``peer_streams``.
-        """
-        self._engine.release(self._handle)
-        self._connection.schedule_flush()
+        self._fail_pings(self._write_error)
 
     def _on_timed_out(self, _: events.StreamTimedOut) -> None:
         seconds = self._connection.settings.stream_ping_timeout
@@ -270,47 +267,187 @@ class Stream(BaseStream):
 
     def _set_exception(self, error: MainstemError) -> None:
         super()._set_exception(error)
-        self._pings.fail(error)
+        self._fail_pings(error)
+
+    def _fail_pings(self, error: MainstemError) -> None:
+        if self._handle.pings is not None:
+            self._connection.pings.fail(self._handle, error)
 
 
 STREAM_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
+    events.DataReceived: Stream._on_data,
     events.StreamFinished: Stream._on_finished,
     events.StreamReadStopped: Stream._on_read_stopped,
-    events.StreamDrained: lambda stream, _: stream._wake_writers(),
+    events.StreamDrained: wake_writers,
     events.StreamEnded: Stream._on_ended,
     events.StreamTimedOut: Stream._on_timed_out,
 }
 
 
-class PingWaiters:
-    """The tasks that wait for pongs on a stream, or on the connection (``stream=None``), in the order of their pings."""
+class Connection:
+    """One end of a bymux connection. An ``async with`` block closes it at its end, or aborts it if the block raises."""
 
-    __slots__ = ("_runner", "_stream", "_waiters")
+    def __init__(
+        self,
+        role: Role,
+        settings: Settings | None = None,
+        *,
+        handler: Callable[[Stream], Awaitable[object]] | None = None,
+        on_connection: Callable[[Connection], Awaitable[object]] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._accepted: deque[Stream] = deque()
+        self._protocol = protocol = BymuxProtocol(
+            self,
+            role,
+            settings or Settings(),
+            clock,
+            make_stream=Stream,
+            stream_handlers=STREAM_HANDLERS,
+            serve_stream=None if handler is None else functools.partial(_serve, as_coroutine_function(handler)),
+            on_connection=None if on_connection is None else as_coroutine_function(on_connection),
+            accepted=self._accepted,
+        )
+        self._initial = [protocol.add_stream(state) for state in protocol.open_streams]  # until they are requested
 
-    def __init__(self, runner: Runner, stream: StreamState | None) -> None:
-        self._runner = runner
-        self._stream = stream
-        self._waiters: deque[asyncio.Future[float | MainstemError]] = deque()
+    def __del__(self) -> None:
+        protocol = getattr(self, "_protocol", None)
+        if protocol is not None and protocol.is_open and protocol.call_soon(protocol.abort):
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
 
-    async def ping(self, timeout: float | None) -> float:
-        """Send a ping and wait for its pong; return the round trip in seconds."""
-        self._runner.send_ping(self._stream)
-        future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
-        result = await within(timeout, future, "ping")
-        if isinstance(result, MainstemError):
-            raise result
-        return result
+    @property
+    def closed(self) -> bool:
+        """Whether the connection has ended, by either side."""
+        return self._protocol.closed
 
-    def received(self, rtt_ns: int) -> None:
-        """Complete the oldest ping. A negative round trip marks an unsolicited pong."""
-        if rtt_ns >= 0 and self._waiters:
-            future = self._waiters.popleft()
-            if not future.done():
-                future.set_result(rtt_ns / 1e9)
+    @property
+    def error(self) -> MainstemError | None:
+        """The error that ended the connection early; ``None`` while it is open, and after an orderly end or an end on this side."""
+        return self._protocol.error
 
-    def fail(self, error: MainstemError) -> None:
-        waiters, self._waiters = self._waiters, deque()
-        for future in waiters:
-            if not future.done():
-                future.set_result(error)
+    @property
+    def peer_address(self) -> Any:
+        """The peer's address in the form that its socket uses: host and port for TCP; ``None`` if there is none."""
+        return self._protocol.peer_address
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
+        return self._protocol.peer_certificate
+
+    @property
+    def ssl_object(self) -> Any:
+        """The TLS connection as an :class:`ssl.SSLObject`; ``None`` without TLS."""
+        return self._protocol.ssl_object
+
+    def __repr__(self) -> str:
+        protocol = self._protocol
+        state = f"{len(protocol.open_streams)} streams" if not protocol.over else f"closed: {protocol.failure}"
+        return f"<bymux Connection to {protocol.peer_name}, {state}>"
+
+    def stream(self, stream_id: int) -> Stream:
+        """Return the active stream with an id, such as an initial stream."""
+        return self._protocol.stream(stream_id)
+
+    def open_stream(self, *, timeout: float | None = None) -> Opening[Stream]:
+        """Create a stream; see :meth:`mainstem.bymux.Connection.open_stream`. Await the result, or use it with ``async with``."""
+        return Opening(lambda: within(timeout, self._protocol.open_stream(), "open_stream"), "Connection.open_stream()")
+
+    async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
+        """Wait for the next stream that the peer creates, and return it. For connections without a handler."""
+        return await within(timeout, self._protocol.accept_stream(), "accept_stream")
+
+    async def streams(self) -> AsyncIterator[Stream]:
+        """Iterate over the streams that the peer creates, until it creates no more."""
+        while (stream := await self.accept_stream()) is not None:
+            yield stream
+
+    def allow_streams(self, count: int) -> None:
+        """Let the peer create more streams. This is needed if the settings' ``allow_at_start`` is off.
+
+        From now on, streams are served even if the server's ``on_connection`` has not returned.
+
+        Args:
+            count: The number of additional streams.
+
+        Raises:
+            LocalProtocolError: The sum is out of range, or the connection is being closed.
+            MainstemError: The error that ended the connection.
+        """
+        self._protocol.allow_streams(count)
+
+    async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
+        """Measure the round trip to the peer, and return it in seconds.
+
+        Args:
+            timeout: Seconds to wait for the pong; ``None`` waits forever.
+
+        Raises:
+            Timeout: No pong arrived in time.
+            MainstemError: The error that ended the connection.
+        """
+        return await self._protocol.pings.ping(None, timeout)
+
+    def stats(self) -> EndpointStats:
+        """Return the connection's current state and counters. Can be called from any thread.
+
+        The counters are shared by all connections of a server.
+        """
+        protocol = self._protocol
+        role = "client" if protocol.engine.role is Role.PROACTIVE else "server"
+        return connection_stats(
+            (protocol,), protocol.traffic, protocol=BymuxEngine.PROTOCOL, role=role, closed=protocol.over
+        )
+
+    async def wait_closed(self, timeout: float | None = None) -> None:
+        """Wait until the connection has ended, by either side.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits forever.
+
+        Raises:
+            Timeout: The timeout passed; the connection stays open.
+        """
+        await within(timeout, self._protocol.wait_ended(), "wait for the end of the connection")
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Stop creating streams, wait for the active ones, then end the connection. Can be called more than once.
+
+        Args:
+            timeout: Seconds to wait for the active streams; the remaining ones are aborted. By default, waits for ``close_timeout``
+                from the settings (10), and beyond that as long as streams that were finished here make progress at the peer (at
+                most ``stall_timeout`` without progress).
+
+        Raises:
+            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
+        """
+        await self._protocol.close(timeout)
+
+    def abort(self) -> None:
+        """End the connection and all its streams immediately, dropping unsent data."""
+        self._protocol.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is not None:
+            self.abort()
+        await self.close()
+
+
+def protocol_of(connection: Connection) -> BymuxProtocol[Stream]:
+    """Return what runs the engine of a connection."""
+    return connection._protocol
+
+
+async def _serve(handler: Callable[[Stream], Awaitable[object]], stream: Stream) -> None:
+    """Run the handler of a stream. Raises the handler's error, unless it reports the end of the stream."""
+    try:
+        async with stream:
+            await handler(stream)
+        stream.stop_read()
+    except Exception as error:
+        if not reports_own_end(stream, error):
+            raise
+        logger.debug("stream %d of %s ended under its handler: %s", stream.id, stream._connection.peer_name, error)

@@ -1,14 +1,14 @@
-"""An asyncio connection: an engine without I/O, a transport, and streams, in one event loop.
+"""The protocol object of a connection, in asyncio's sense: it runs an engine, which does no I/O, over a transport.
 
-These call a :class:`BaseConnection`:
+These call a :class:`BaseProtocol`, all in the thread of one event loop:
 
 * the transport (:mod:`mainstem.mux.transports`), through ``transport_ready``, ``data_received``, ``writing_resumed`` and
   ``transport_lost``;
 * its streams, through ``schedule_flush``, ``flush`` and ``dispatch``;
 * the event loop, for the timer and for a scheduled flush.
 
-Everything runs in the event loop's thread, so there are no locks. Time comes from the ``Clock`` passed to the constructor. The
-event loop's timers only determine when the clock is read again.
+So there are no locks. Time comes from the ``Clock`` passed to the constructor. The event loop's timers only determine when the
+clock is read again.
 
 Every step has three parts: a call to the engine, then ``dispatch`` (passes each event to its method in ``_handlers``, or to the
 stream's in ``_stream_handlers``), then ``flush`` (passes its bytes to the transport). Event handlers are plain functions that
@@ -55,7 +55,7 @@ from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemotePr
 from mainstem.mux.tls import NO_TLS_HERE, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from mainstem._internal.clock import Clock
     from mainstem.mux.engine import BaseEngine
@@ -72,16 +72,14 @@ FLUSH_BATCHES = 8
 LINGER_S = 2.0
 
 
-class BaseConnection:
-    """Base class of asyncio connections.
+class BaseProtocol:
+    """Base class of what runs one end of a connection.
 
     A subclass fills ``_handlers`` and ``_stream_handlers``, and implements ``_on_over``.
     """
 
     engine: BaseEngine[Any]
-    # What to call with the stream and the event, by event class, if the application still has the stream; and how to get the
-    # engine's handle for that stream from the event.
-    _stream_handlers: ClassVar[dict[type, Callable[[Any, Any], object]]] = {}
+    # How to get the engine's handle for a stream from an event.
     _handle_of: ClassVar[attrgetter[Any]] = attrgetter("stream")
 
     def __init__(self, engine: BaseEngine[Any], settings: ConnectionSettings, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -90,8 +88,11 @@ class BaseConnection:
         self._clock = clock
         self.engine = engine
         self.settings = settings
-        self._handlers: dict[type, Callable[[Any], object]] = {}  # what to call with the event, by event class
+        # What to call with the event, by event class; and with the stream and the event, if the application still has the stream.
+        self._handlers: dict[type, Callable[[Any], object]] = {}
+        self._stream_handlers: Mapping[type, Callable[[Any, Any], object]] = {}
         self.transport: Transport | None = None
+        self.peer_address: Any = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
         self._linger: asyncio.TimerHandle | None = None
@@ -108,10 +109,6 @@ class BaseConnection:
         self._started_handler = False
         self.over = False
         self.failure: MainstemError | None = None
-
-    @property
-    def peer_address(self) -> Any:
-        return None if self.transport is None else self.transport.get_extra_info("peername")
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
@@ -149,6 +146,7 @@ class BaseConnection:
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
         self.transport = transport
+        self.peer_address = transport.get_extra_info("peername")
         self.engine.peer_name = transport.peer
         self.traffic.connections_opened += 1
         self.flush()
@@ -338,12 +336,14 @@ class BaseConnection:
             self.traffic.handlers_failed += 1
             logger.error("a handler for %s failed", self.peer_name, exc_info=error)
 
-    @ends_connection_on_error
     def _on_turn(self) -> None:
         # Reset only here, so that a caller that flushes after each message does not fill the loop with empty calls.
         self.flush_scheduled = False
-        if not self.over and (self.engine.wants_to_send or self.engine.timeout_moved):
-            self.flush()
+        try:
+            if not self.over and (self.engine.wants_to_send or self.engine.timeout_moved):
+                self.flush()
+        except Exception as error:  # as in `data_received`
+            self._fail_internally(error)
 
     def _set_timer(self) -> None:
         self.engine.timeout_moved = False
@@ -449,7 +449,7 @@ def nobody() -> None:
 
 
 def connection_stats(
-    connections: Iterable[BaseConnection], traffic: EndpointCounters, *, protocol: str, role: str, closed: bool
+    connections: Iterable[BaseProtocol], traffic: EndpointCounters, *, protocol: str, role: str, closed: bool
 ) -> EndpointStats:
     """Return the statistics of an endpoint with these connections."""
     connections = [connection for connection in connections if not connection.over]
