@@ -7,6 +7,7 @@ import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.mux.queues import InBuffer
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.opening import Opening
@@ -18,6 +19,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, HalfState
+from mainstem.mux.aio_stream import feed_eof, unread
 from mainstem.mux.protocol import connection_stats, nobody
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, ServerAddress
 from mainstem.mux.tls import client_context
@@ -45,10 +47,8 @@ class ClientSession(SessionStream):
     _connection: ClientProtocol
     _engine: ClientEngine
 
-    def __init__(
-        self, client: Client, connection: ClientProtocol, session: Session, whole: bytes | None = None
-    ) -> None:
-        super().__init__(connection, session, whole)
+    def __init__(self, client: Client, connection: ClientProtocol, session: Session) -> None:
+        super().__init__(connection, session)
         self._client = client  # the client ends if nothing refers to it
 
     @property
@@ -142,11 +142,11 @@ class ClientSession(SessionStream):
 class _Call:
     """A whole request that is waiting for its response.
 
-    It owns its session until anything other than the whole response arrives. It then makes a stream that takes over, and sets
+    It owns its session and collects the response until anything else arrives. It then makes a stream that takes over, and sets
     ``response`` to ``None``.
     """
 
-    __slots__ = ("client", "connection", "response", "session", "stream")
+    __slots__ = ("buffer", "client", "connection", "response", "session", "stream")
 
     def __init__(self, client: Client, connection: ClientProtocol) -> None:
         self.client = client
@@ -155,18 +155,34 @@ class _Call:
         self.session.owner = self
         self.response: asyncio.Future[bytes | None] = connection.loop.create_future()
         self.stream: ClientSession | None = None
+        self.buffer = InBuffer()
 
-    def respond(self, response: bytes) -> None:
-        if len(response) > self.connection.settings.read_limit:
-            self(response)  # whose read raises the error
+    def collect(self, part: bytes) -> None:
+        """Keep a part of the response, and let the server send more."""
+        session, engine = self.session, self.connection.engine
+        self.buffer.append(part)
+        if self.buffer.size > engine.settings.read_limit:
+            self()  # its read raises the error
+        elif 2 * session.inbound <= engine.settings.initial_ration:  # earlier, the engine would not restore the ration
+            engine.consume(session, session.unconsumed)
+            self.connection.schedule_flush()
+
+    def respond(self, rest: bytes) -> None:
+        """Complete the response with its last part."""
+        if rest:
+            self.buffer.append(rest)
+        if self.buffer.size > self.connection.engine.settings.read_limit:
+            feed_eof(self(), None)  # its read raises the error
             return
         self.session.owner = nobody
         if not self.response.done():
-            self.response.set_result(response)
+            self.response.set_result(self.buffer.read_all())
 
-    def __call__(self, whole: bytes | None = None) -> ClientSession:
+    def __call__(self) -> ClientSession:
         if self.stream is None:
-            self.stream = ClientSession(self.client, self.connection, self.session, whole)
+            self.stream = ClientSession(self.client, self.connection, self.session)
+            if self.buffer.size:
+                unread(self.stream, self.buffer.read_all())
             if not self.response.done():
                 self.response.set_result(None)
         return self.stream

@@ -46,7 +46,7 @@ MAX_CONNECTIONS = 8
 
 
 class ClientProtocol(JmuxProtocol):
-    """One connection of a client. It tells its pool when a session id becomes free for a waiting call, and when it ends."""
+    """Runs the engine of a client's connection. It tells the pool when a waiting call can have a session, and when it ends."""
 
     engine: ClientEngine
 
@@ -55,6 +55,7 @@ class ClientProtocol(JmuxProtocol):
         self._pool = pool
         self._header_or_end = self.loop.create_future()
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
+        self._handlers[events.DataReceived] = self._on_data
         self._handlers[events.ResponseReceived] = self._on_response
         self._handlers[events.SessionEnded] = self._on_session_ended
 
@@ -67,6 +68,13 @@ class ClientProtocol(JmuxProtocol):
     def _settle(self) -> None:
         if not self._header_or_end.done():
             self._header_or_end.set_result(None)
+
+    def _on_data(self, event: events.DataReceived) -> None:
+        owner = event.session.owner
+        if not isinstance(owner, ReferenceType):
+            owner.collect(event.data)
+        elif (stream := owner()) is not None:
+            feed_data(stream, event)
 
     def _on_response(self, event: events.ResponseReceived) -> None:
         owner = event.session.owner

@@ -57,8 +57,8 @@ class ServerSession(SessionStream):
             return
         if ack_required:
             self._acknowledged = self._connection.loop.create_future()
-        self._engine.finish(session, ack_required=ack_required)
-        if not self._connection.sends_alone(session):
+        if ack_required or not self._connection.sends_alone(session):
+            self._engine.finish(session, ack_required=ack_required)
             self._connection.send_soon()
 
     @property
@@ -193,7 +193,7 @@ async def _wait(future: asyncio.Future[bool]) -> bool:
 
 
 class ServerProtocol(JmuxProtocol):
-    """One connection of a server."""
+    """Runs the engine of one connection of a server, and a handler for each session."""
 
     engine: ServerEngine
 

@@ -237,7 +237,9 @@ class JmuxEngine(BaseEngine[events.Event]):
         return session
 
     def _receive_whole(self, session_id: int, flags: int, body: bytes) -> None:
-        session = self._receive_data_header(session_id, flags)
+        session = self.sessions.get(session_id)
+        if flags or session is None or session.peer is not HalfState.OPEN:  # else it breaks no rule
+            session = self._receive_data_header(session_id, flags)
         length = len(body)
         if length > session.inbound:
             self._exceeded(session, length)

@@ -38,30 +38,32 @@ class ServerEngine(JmuxEngine):
             self._ready.add(session)
 
     def message_of(self, session: Session) -> bytes:
-        """Return the message for a short, complete response if it need not wait, and count it as sent.
+        """Finish a response whose rest is short and need not wait: return its last message, and count it as sent.
 
-        Empty if something else is queued, or if the response exceeds the ration or the length of a message.
+        Empty if something else is queued, or if the rest exceeds the ration or the length of a message. Then call ``finish``.
         """
         length = session.queue.size
         if (
             length > self._lone_limit
             or length > session.outbound
             or session.peer is not HalfState.FINISHED
-            or session.sent
+            or session.local is not HalfState.OPEN
             or session.ack_required
+            or session.notify_below >= 0
             or self._control
             or self._increments
             or self.failure is not None
-            or not self._ready.take_only(session)
+            or not (self._ready.take_only(session) if session.scheduled else not self._ready.waiting)
         ):
             return b""
         message = [codec.HEADER.pack(codec.DATA | codec.EOF | codec.CLOSE, session.id, length)]
         session.queue.take(length, message)
         if session.outbound < INFINITE:
             session.outbound -= length
+        session.eof_wanted = True
         session.local = HalfState.TERMINATED
         session.response_sent = True
-        session.sent = length
+        session.sent += length
         return b"".join(message)
 
     def close(self, session: Session) -> None:

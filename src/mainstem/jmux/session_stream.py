@@ -1,4 +1,4 @@
-"""The base of asyncio sessions and connections of Jmux, which both ends share."""
+"""The base of asyncio sessions and of protocol objects of Jmux, which both ends share."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ STREAM_HANDLERS: dict[type, Callable[[Any, Any], object]] = {
 
 
 class JmuxProtocol(BaseProtocol):
-    """Base class of a client's and a server's connection."""
+    """Base class of what runs a client's and a server's engine."""
 
     engine: ClientEngine | ServerEngine
     _handle_of = attrgetter("session")

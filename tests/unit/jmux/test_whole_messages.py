@@ -101,6 +101,27 @@ def test_a_message_that_leaves_alone_is_what_the_queue_would_have_sent(length: i
         assert getattr(theirs[0], attribute) == getattr(theirs[1], attribute)
 
 
+@pytest.mark.parametrize("rest", [b"", b"ebb"])
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_the_rest_of_a_response_leaves_alone_as_the_queue_would_have_sent_it(rest: bytes, is_finished: bool) -> None:
+    ends = [pair() for _ in range(2)]
+    theirs = []
+    for us, them in ends:
+        us.request(us.open_session(), b"tide")
+        them.receive_data(us.data_to_send())
+        theirs.append(them.sessions[0])
+        them.write(theirs[-1], b"a part")
+        them.data_to_send()
+        them.write(theirs[-1], rest)
+    if is_finished:
+        ends[0][1].finish(theirs[0])
+    ends[1][1].finish(theirs[1])
+    assert ends[0][1].message_of(theirs[0]) == ends[1][1].data_to_send()
+    assert ends[0][1].data_to_send() == ends[0][1].message_of(theirs[0]) == b""
+    for attribute in ("local", "peer", "sent", "outbound", "eof_wanted", "response_sent"):
+        assert getattr(theirs[0], attribute) == getattr(theirs[1], attribute)
+
+
 def test_messages_are_not_sent_separately_while_others_are_queued() -> None:
     us, them = pair()
     first, second = us.open_session(), us.open_session()

@@ -12,7 +12,15 @@ from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.errors import ClosedError, ConfigurationError, LimitExceeded, LocalProtocolError, MainstemError, Timeout
+from mainstem.errors import (
+    Aborted,
+    ClosedError,
+    ConfigurationError,
+    LimitExceeded,
+    LocalProtocolError,
+    MainstemError,
+    Timeout,
+)
 from mainstem.jmux import aio as jmux
 from mainstem.mux import blocking
 
@@ -181,6 +189,49 @@ async def test_the_read_limit_does_not_depend_on_when_the_end_arrives(protocol: 
     await until(lambda: len(outcomes) == 3)
     assert isinstance(outcomes[0], LimitExceeded)
     assert outcomes[1:] == [bytes(1001), bytes(1000)]
+
+
+@pytest.mark.parametrize("ration", [256, 1024, 0])
+@pytest.mark.parametrize("cut", [1 << 20, 100])
+async def test_a_request_returns_a_response_that_arrives_in_parts(ration: int, cut: int) -> None:
+    data = bytes(range(256)) * 20
+
+    async def handler(session: jmux.ServerSession) -> None:
+        for start in range(0, len(data), 160):
+            session.write(data[start : start + 160])
+            await session.flush()
+            await asyncio.sleep(0)
+
+    client, _ = jmux_pair(handler, settings=jmux.Settings(initial_ration=ration, read_limit=len(data)), cut=cut)
+    for _ in range(2):  # the second takes over the session's id
+        assert await soon(client.request(b"x")) == data
+    assert client.stats().streams == client.stats().unread_bytes == 0
+
+
+@pytest.mark.parametrize("ration", [256, 0])
+async def test_a_response_in_parts_is_limited_by_read_limit(ration: int) -> None:
+    async def handler(session: jmux.ServerSession) -> None:
+        while session.caller_waiting:
+            session.write(bytes(100))
+            await session.flush()
+            await asyncio.sleep(0)
+
+    client, endpoint = jmux_pair(handler, settings=jmux.Settings(initial_ration=ration, read_limit=5000))
+    with pytest.raises(LimitExceeded) as caught:
+        await soon(client.request(b"x"))
+    assert caught.value.limit == 5000
+    await until(lambda: not endpoint.servers[0].tasks and not client.stats().streams)
+
+
+async def test_a_response_that_is_aborted_after_a_part_raises() -> None:
+    async def handler(session: jmux.ServerSession) -> None:
+        session.write(bytes(100))
+        await session.flush()
+        session.abort("enough")
+
+    client, _ = jmux_pair(handler)
+    with pytest.raises(Aborted, match="enough"):
+        await soon(client.request(b"x"))
 
 
 @pytest.mark.parametrize("size", [1001, 100_000])
