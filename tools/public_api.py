@@ -83,7 +83,7 @@ SIGNATURE_TYPES = (
     "mainstem.aqueduct.certificates.CertificateFiles",
     "mainstem.aqueduct.frames.Headers",
     "mainstem.aqueduct.connection.HeaderSource",
-    "mainstem.aqueduct.quic.adapter.Address",
+    "mainstem.aqueduct.quic.udp.Address",
     "mainstem.aqueduct.quic.tickets.Promises",
     "mainstem.aqueduct.serializers.AttachFunction",
     "mainstem.aqueduct.serializers.DetachFunction",

@@ -292,7 +292,7 @@ async def _stream(client: Asking, options: Options) -> None:
 
 
 def _streams_left(quic: Any) -> int:
-    core = getattr(quic, "_core", None)
+    core = getattr(quic, "core", None)
     if core is not None:
         return int(core.stream_limits[1] - core.stream_limits[3])
     return int(quic._remote_max_streams_uni - quic._local_next_stream_id_uni // 4)

@@ -31,7 +31,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mainstem.aqueduct.settings import CID_LENGTH
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
+    from mainstem.aqueduct.quic.server_context import PacketHeader, ServerContext
+    from mainstem.aqueduct.quic.udp import Address
 
 MAX_UNPROVEN = 64
 """Maximum handshakes with unproven addresses, both at once and per second. Each takes up to 1 ms of CPU time and about 100 kB."""
@@ -193,5 +195,5 @@ class FirstPackets:
             adapter.receive([data], address, now)
             if adapter.has_begun:
                 return adapter, original is not None
-        adapter.discard()
+        adapter.lifecycle.discard_trace()
         return None

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.connection import HeaderSource
     from mainstem.aqueduct.frames import Headers
-    from mainstem.aqueduct.quic.adapter import Address
     from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.quic.udp import Address
     from mainstem.aqueduct.serializers import Serializer
     from mainstem.instruments import Instrument
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mainstem._internal.eyeballs import HostAddress
-    from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
     from mainstem.aqueduct.quic.tickets import SessionCache
+    from mainstem.aqueduct.quic.udp import Address
 
 
 def connect(
@@ -112,7 +113,7 @@ class _Attempt:
     async def connect(self, timeout: float | None, *, early: bool) -> Connection:
         sessions = self.sessions
         adapter = self._adapter()
-        if early and sessions is not None and adapter.quic.configuration.session_ticket is not None:
+        if early and sessions is not None and adapter.has_ticket:
             # Send the first flight immediately, to the address at which the server was last reached.
             known = sessions.known_address(self.origin)
             addresses = await self._resolve()

@@ -18,7 +18,7 @@ from mainstem.errors import ChannelError, ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.frames import Headers
-    from mainstem.aqueduct.quic.adapter import Address
+    from mainstem.aqueduct.quic.udp import Address
     from mainstem.aqueduct.runner import Runner
     from mainstem.aqueduct.stats import AqueductStats
 
@@ -106,7 +106,7 @@ class Connection:
     @property
     def early_data_accepted(self) -> bool:
         """Whether the server accepted the data sent before the handshake was complete."""
-        return self._runner.adapter.early_data_accepted
+        return self._runner.adapter.lifecycle.early_data_accepted
 
     @property
     def closed(self) -> bool:

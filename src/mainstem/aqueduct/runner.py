@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.events import Event
     from mainstem.aqueduct.frames import Headers
     from mainstem.aqueduct.halves import Half, Owner
-    from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
-    from mainstem.aqueduct.quic.udp import UdpSocket
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
+    from mainstem.aqueduct.quic.udp import Address, UdpSocket
     from mainstem.aqueduct.serializers import Serializer
 
 logger = logging.getLogger("mainstem.aqueduct")
@@ -81,6 +81,7 @@ class Runner:
     ) -> None:
         self.engine = engine
         self.adapter = adapter
+        self._lifecycle = adapter.lifecycle
         self.serializer = serializer
         self.address = address
         self.loop = asyncio.get_running_loop()
@@ -188,12 +189,12 @@ class Runner:
             # Output that is waiting for room must not keep the loop awake while a stream is watched.
             if (
                 adapter.watched
-                and not adapter.terminated
+                and not self._lifecycle.terminated
                 and adapter.check_watched(engine, now_ns)
                 and engine.has_output
             ):
                 self.wake()
-            if (adapter.has_events() or engine.events or adapter.terminated) and self._deliver(now_ns):
+            if (adapter.has_events() or engine.events or self._lifecycle.terminated) and self._deliver(now_ns):
                 # The engine may have to respond.
                 self.wake()
             self._set_timer()
@@ -204,27 +205,26 @@ class Runner:
 
     def _deliver(self, now_ns: int) -> bool:
         """Pass the library's events to the engine and the engine's events to the handles; return False if the library had none."""
-        adapter = self.adapter
-        has_events = adapter.deliver(self.engine, now_ns)
-        if adapter.handshake_done and not self.established.done():
+        has_events = self.adapter.deliver(self.engine, now_ns)
+        if self._lifecycle.handshake_done and not self.established.done():
             self.established.set_result(None)
             self.traffic.connections_opened += 1
         events = self.engine.events
         while events:
             self._handle(events.popleft())
-        if adapter.terminated:
+        if self._lifecycle.terminated:
             self.give_up()
         return has_events
 
     def _set_timer(self) -> None:
-        adapter, engine_ns = self.adapter, self.engine.next_timeout_ns()
-        due = adapter.timer()
+        lifecycle, engine_ns = self._lifecycle, self.engine.next_timeout_ns()
+        due = self.adapter.timer()
         if due is None:
             due = math.inf
         if engine_ns is not None and engine_ns < due * 1e9:
             due = engine_ns / 1e9
-        keep_alive = adapter.keep_alive
-        if keep_alive and self._last_sent + keep_alive < due and adapter.handshake_done and not self.engine.is_ended:
+        keep_alive = lifecycle.keep_alive
+        if keep_alive and self._last_sent + keep_alive < due and lifecycle.handshake_done and not self.engine.is_ended:
             due = self._last_sent + keep_alive
         if self._timer is not None:
             if self._timer_due <= due < math.inf:
@@ -232,7 +232,7 @@ class Runner:
                 return
             self._timer.cancel()
             self._timer = None
-        if due < math.inf and not adapter.terminated:
+        if due < math.inf and not lifecycle.terminated:
             # Store the time here, because in uvloop a timer that is due immediately does not have one.
             self._timer_due = due
             self._timer = self.loop.call_at(due, self._on_timer)
@@ -250,8 +250,8 @@ class Runner:
                 except adapter.library_errors as error:
                     self._library_failed(error)
             self.engine.handle_timeout(int(now * 1e9))
-            keep_alive = adapter.keep_alive
-            if keep_alive and adapter.handshake_done and now - self._last_sent >= keep_alive:
+            keep_alive = self._lifecycle.keep_alive
+            if keep_alive and self._lifecycle.handshake_done and now - self._last_sent >= keep_alive:
                 self._last_sent = now
                 with contextlib.suppress(Exception):
                     adapter.ping()
@@ -320,7 +320,7 @@ class Runner:
     def give_up(self) -> None:
         """Stop running the connection: the QUIC connection has ended, or nobody waits for it any longer."""
         _resolve(self.over)
-        self.adapter.end_trace()
+        self._lifecycle.end_trace()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -23,7 +23,7 @@ from mainstem.aqueduct.context import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.adapter import PEERS_COMPLAINT
+from mainstem.aqueduct.quic.lifecycle import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.runner import LONG_HEADER, Runner, UdpEndpoint, logger
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
@@ -33,8 +33,10 @@ from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery,
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
+    from mainstem.aqueduct.quic.server_context import PacketHeader, ServerContext
     from mainstem.aqueduct.quic.tickets import ServerTickets
+    from mainstem.aqueduct.quic.udp import Address
     from mainstem.aqueduct.stats import AqueductStats
 
 
@@ -210,7 +212,7 @@ class Server(UdpEndpoint):
         runner.ended.add_done_callback(lambda _: self._log_failure(runner))
         runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
         runner.expect_headers(self._settings.handshake_timeout)
-        cids = self._runners[runner] = {header.destination_cid, bytes(adapter.quic.host_cid)}
+        cids = self._runners[runner] = {header.destination_cid, adapter.host_cid}
 
         def issued(cid: bytes) -> None:
             cids.add(cid)
@@ -220,7 +222,7 @@ class Server(UdpEndpoint):
             cids.discard(cid)
             self._by_cid.pop(cid, None)
 
-        adapter.on_cid_issued, adapter.on_cid_retired = issued, retired
+        adapter.lifecycle.on_cid_issued, adapter.lifecycle.on_cid_retired = issued, retired
         for cid in tuple(cids):
             issued(cid)
         return runner
@@ -229,7 +231,7 @@ class Server(UdpEndpoint):
         """Log that a client broke a rule, or that a TLS handshake failed on either side."""
         error = runner.error
         host, port, *_ = runner.address
-        if runner.adapter.tls_failed:
+        if runner.adapter.lifecycle.tls_failed:
             self._warnings.log(logging.WARNING, "TLS handshake", f"{host}:{port}: {error}", runner.now_ns)
         elif isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             text = f"{host}:{port} broke a rule ({error.rule}), so its connection was closed: {error}"

@@ -40,7 +40,7 @@ async def test_early_data_is_processed_before_the_handshake_unless_deferred(
     waited: list[bool] = []
 
     async def handler(connection: Connection) -> None:
-        waited.append(connection._runner.adapter.handshake_done)
+        waited.append(connection._runner.adapter.lifecycle.handshake_done)
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
 
@@ -153,7 +153,7 @@ async def test_a_replayed_ticket_opens_nothing(certificates: CertificateFiles, b
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._runner.adapter.handshake_done
+        early = not connection._runner.adapter.lifecycle.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)
@@ -195,7 +195,7 @@ async def test_the_first_flight_gets_a_response_before_anything_else_arrives(
     async def handler(connection: Connection) -> None:
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
-            known.append(connection._runner.adapter.handshake_done)
+            known.append(connection._runner.adapter.lifecycle.handshake_done)
 
     sessions, tickets = SessionCache(), ServerTickets()
     serving = await aqueduct.aio.serve(
@@ -235,7 +235,7 @@ async def test_a_ticket_used_before_a_crash_stays_used_after_the_restart(
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._runner.adapter.handshake_done
+        early = not connection._runner.adapter.lifecycle.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)

@@ -17,8 +17,8 @@ from tests.support.waiting import STALL_S, settle, soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import Connection, channel, oneshot
-from mainstem.aqueduct.quic.adapter import QuicAdapter
-from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP
+from mainstem.aqueduct.quic import lifecycle
+from mainstem.aqueduct.quic.farewell import SENDINGS, SHORTEST_GAP, stateless_reset
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.timing import Timing
 from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, Timeout
@@ -100,7 +100,7 @@ async def test_keep_alives_follow_the_shorter_idle_timeout(
         await connection.wait_closed()
 
     def intervals(*ends: Connection) -> list[float]:
-        return [end._runner.adapter.keep_alive for end in ends]
+        return [end._runner.adapter.lifecycle.keep_alive for end in ends]
 
     async with await serving(certificates, handler, backend=backend, idle_timeout=12.0) as server:
         for times, expected in (
@@ -112,7 +112,7 @@ async def test_keep_alives_follow_the_shorter_idle_timeout(
             connections.clear()
             options: dict[str, Any] = {"ca": certificates.ca, "backend": client, **times}
             async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
-                await until(lambda: connections and connections[0]._runner.adapter.handshake_done)
+                await until(lambda: connections and connections[0]._runner.adapter.lifecycle.handshake_done)
                 assert intervals(connection, connections[0]) == expected
 
 
@@ -492,9 +492,7 @@ async def test_leaving_ends_even_if_the_server_is_silent(
         async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend):
             await soon(log.started.wait())
             # Behave like a server that sends no stateless resets.
-            monkeypatch.setattr(QuicAdapter, "reset_token", None)
-            for kind in QuicAdapter.__subclasses__():
-                monkeypatch.setattr(kind, "reset_token", None)
+            monkeypatch.setattr(lifecycle, "stateless_reset", lambda token: stateless_reset(bytes(len(token))))
             start = time.monotonic()
         assert time.monotonic() - start > 0.9 * SENDINGS * SHORTEST_GAP
         await until(lambda: not server.connections)
@@ -511,7 +509,7 @@ async def test_a_client_learns_of_a_close_although_its_packets_were_lost(
     send, lost = server._udp.send, []
 
     def lose_the_first(datagrams: list[Any]) -> None:
-        if not any(runner.adapter.closing for runner in server._runners) or lost:
+        if not any(runner.adapter.lifecycle.closing for runner in server._runners) or lost:
             send(datagrams)
         else:
             lost.extend(datagrams)

@@ -108,7 +108,7 @@ class Flooder:
             elif how == "ordered":
                 quic.send_stream_data(ordered, data, False)
             else:
-                limits = quic._core.stream_limits
+                limits = quic.core.stream_limits
                 if limits[1] - limits[3] <= 0:
                     break
                 stream_id = quic.get_next_available_stream_id(is_unidirectional=True)

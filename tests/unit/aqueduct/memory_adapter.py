@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.aio import Connection
@@ -16,7 +17,7 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.limits import Limits
-from mainstem.aqueduct.quic.adapter import QuicAdapter
+from mainstem.aqueduct.quic.lifecycle import Lifecycle
 from mainstem.aqueduct.runner import Runner
 from mainstem.aqueduct.serializers import RAW
 from mainstem.aqueduct.settings import Settings
@@ -27,18 +28,30 @@ if TYPE_CHECKING:
 ADDRESS = ("memory", 0)
 
 
-class MemoryAdapter(QuicAdapter):
+NO_LIBRARY: Any = SimpleNamespace(configuration=SimpleNamespace(quic_logger=None))
+
+
+class MemoryAdapter:
     """An adapter whose commands reach its peer in the next event loop iteration."""
 
-    library_errors = ()
+    library_errors: tuple[type[Exception], ...] = ()
+    host_cid = b""
+    has_ticket = False
+    has_begun = True
+    peer_certificate = None
+    round_trip = None
+    is_in_flight = False
     peer: MemoryAdapter
     runner: Runner
 
     def __init__(self) -> None:
-        super().__init__(None, Settings(keep_alive=0), is_client=False)
-        self.handshake_done = True
+        self.lifecycle = Lifecycle(NO_LIBRARY, Settings(keep_alive=0), is_client=False)
+        self.lifecycle.handshake_done = True
+        self.watched: dict[int, None] = {}
         self.inbox: list[Command] = []
         self.lost: Exception | None = None
+
+    def connect(self, address: Any, now: float) -> None: ...
 
     def receive(self, datagrams: list[bytes], address: Any, now: float) -> None: ...
 
@@ -48,12 +61,14 @@ class MemoryAdapter(QuicAdapter):
     def timer(self) -> float | None:
         return None
 
+    def handle_timer(self, now: float) -> None: ...
+
+    def ping(self) -> None: ...
+
     def close(self, code: int, reason: str) -> None:
-        self.closing = self.terminated = True
+        self.lifecycle.closing = self.lifecycle.terminated = True
         self.peer.inbox.append(CloseConnection(code, reason))
         self._nudge()
-
-    def end_trace(self) -> None: ...
 
     def update(self, engine: AqueductEngine) -> None:
         engine.output.transport_state(datagrams=100, max_datagram=1000)
@@ -91,7 +106,7 @@ class MemoryAdapter(QuicAdapter):
             elif isinstance(command, SendDatagram):
                 engine.receive_datagram(command.data, now_ns)
             elif isinstance(command, CloseConnection):
-                self.terminated = True
+                self.lifecycle.terminated = True
                 engine.connection_lost(self.lost, now_ns)
         return bool(inbox)
 

@@ -11,7 +11,7 @@ import pytest
 
 from mainstem.aqueduct import aio, make_certificates
 from mainstem.aqueduct.certificates import describe_certificate
-from mainstem.aqueduct.quic import adapter
+from mainstem.aqueduct.quic import pem_files
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ async def test_an_invalid_file_is_reported_before_anything_is_opened(tmp_path: P
 
 def test_a_ca_file_is_checked_once_and_again_when_it_changes(tmp_path: Path) -> None:
     files = make_certificates(tmp_path)
-    adapter._has_certificates.cache_clear()
+    pem_files._has_certificates.cache_clear()
     for _ in range(3):
-        assert adapter.read_authority(files.ca, "certificate authority") == str(files.ca)
-    assert adapter._has_certificates.cache_info().misses == 1
+        assert pem_files.read_authority(files.ca, "certificate authority") == str(files.ca)
+    assert pem_files._has_certificates.cache_info().misses == 1
     files.ca.write_text("nothing")
     with pytest.raises(ConfigurationError, match="has no certificate in PEM"):
-        adapter.read_authority(files.ca, "certificate authority")
+        pem_files.read_authority(files.ca, "certificate authority")

@@ -14,7 +14,7 @@ from mainstem.aqueduct import Limits, Message, Mode
 from mainstem.aqueduct.aio import channel
 from mainstem.aqueduct.events import SendProgress
 from mainstem.aqueduct.frames import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALIZATION_ERROR
-from mainstem.aqueduct.quic.adapter import REFUSALS
+from mainstem.aqueduct.quic.lifecycle import REFUSALS
 from mainstem.errors import BackPressured, ConnectionLost, Delivery
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
-"""The aioquic library, which is written in Python. It is slower than qh3, but its flow control can be set per stream.
+"""Connect aioquic to Aqueduct's engine. The library is written in Python, slower than qh3, and can pause single streams.
 
-By default, the library doubles a window whenever half of it has been used, whether or not the application reads. Here a window
-is the amount received plus a fixed credit, and it does not grow while the stream or connection is paused.
+No private names of the library are used here; `aioquic_connection` has them.
 """
 
 from __future__ import annotations
@@ -10,219 +9,206 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioquic.buffer import Buffer
-from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionError, QuicConnectionState
-from aioquic.quic.packet import QuicFrameType, QuicPacketType, pull_quic_header
-from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, verify_certificate
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from aioquic.quic import packet
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnectionError
+from aioquic.quic.events import DatagramFrameReceived, StopSendingReceived, StreamDataReceived, StreamReset
+from aioquic.quic.logger import QuicLoggerTrace
+from aioquic.tls import CipherSuite, SessionTicket
 
-from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Address, Backend, PacketHeader, QuicAdapter, read_authority
-from mainstem.aqueduct.settings import CID_LENGTH
-from mainstem.errors import ConfigurationError
+from mainstem.aqueduct.events import (
+    CloseConnection,
+    PauseConnection,
+    PauseStream,
+    ResetStream,
+    SendDatagram,
+    SendStream,
+    WatchDelivery,
+)
+from mainstem.aqueduct.quic.aioquic_connection import AioquicConnection, MutualConnection
+from mainstem.aqueduct.quic.configuration import configure, ticket_options
+from mainstem.aqueduct.quic.lifecycle import Lifecycle
+from mainstem.aqueduct.quic.server_context import ServerContext
+from mainstem.aqueduct.quic.tickets import ticket_name
+from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from mainstem.aqueduct.engine import AqueductEngine
-    from mainstem.aqueduct.quic.tickets import ServerTickets
+    from mainstem.aqueduct.events import Command
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.quic.udp import Address
     from mainstem.aqueduct.settings import Settings
 
-_LIMIT_FRAME_CAPACITY = 17
-"""A frame type and two variable-length integers of at most eight bytes."""
 
+class AioquicAdapter:
+    """A `QuicAdapter` for one connection of aioquic."""
 
-class _ConnectionWindow(Limit):  # type: ignore[misc]
-    """The connection's credit: the amount received plus a fixed window. It does not grow while paused."""
+    library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError, QuicConnectionError)
 
-    def __init__(self, original: Limit, window: int) -> None:
-        self._granted: int = original.value
-        self._window = window
-        self.paused = False
-        super().__init__(original.frame_type, original.name, original.value)
-
-    @property
-    def value(self) -> int:
-        if not self.paused and self._granted - self.used < self._window // 2:
-            self._granted = self.used + self._window
-        return self._granted
-
-    @value.setter
-    def value(self, value: int) -> None:
-        """Ignore the new value, with which the library would double the window."""
-
-
-class _Connection(QuicConnection):  # type: ignore[misc]
-    """The library's connection with bounded windows and other stream limits."""
-
-    def __init__(self, *, settings: Settings, **options: Any) -> None:
-        self._local_max_data: Limit
-        super().__init__(**options)
-        self.paused_streams: set[int] = set()
-        self._window = settings.stream_window
-        self.connection_window = _ConnectionWindow(self._local_max_data, settings.connection_window)
-        self._local_max_data = self.connection_window
-        for limit in (self._local_max_streams_bidi, self._local_max_streams_uni):
-            limit.value = limit.sent = settings.max_streams
-
-    def receive_datagram(self, data: bytes, addr: Any, now: float) -> None:
-        super().receive_datagram(data, addr, now)
-        if self._close_pending and not self._network_paths:
-            # The library stores a path only after accepting a packet, and without a path it could not send its reason for refusal.
-            self._network_paths.append(self._find_network_path(addr))
-
-    def _write_stream_frame(self, builder: Any, space: Any, stream: Any, max_offset: int) -> int:
-        # For every packet the library tries every stream, even those out of credit because nobody reads their channel.
-        pending = stream.sender._pending
-        if len(pending) and pending[0].start >= max_offset:
-            return 0
-        return super()._write_stream_frame(builder, space, stream, max_offset)  # type: ignore[no-any-return]
-
-    def _write_stream_limits(self, builder: Any, space: Any, stream: Any) -> None:  # noqa: ARG002
-        limit = stream.max_stream_data_local
-        if not limit or stream.stream_id in self.paused_streams:
-            return
-        highest = stream.receiver.highest_offset
-        if limit - highest < self._window // 2:
-            limit = stream.max_stream_data_local = highest + self._window
-        if stream.max_stream_data_local_sent != limit:
-            frame = builder.start_frame(
-                QuicFrameType.MAX_STREAM_DATA,
-                capacity=_LIMIT_FRAME_CAPACITY,
-                handler=self._on_max_stream_data_delivery,
-                handler_args=(stream,),
-            )
-            frame.push_uint_var(stream.stream_id)
-            frame.push_uint_var(limit)
-            stream.max_stream_data_local_sent = limit
-
-
-class _MutualConnection(_Connection):
-    """A server's connection that asks its client for a certificate and verifies it.
-
-    The library can ask, and it checks that the client has the certificate's key. This class checks that an authority signed the
-    certificate, before the client's last handshake message is processed.
-    """
-
-    def __init__(self, *, settings: Settings, **options: Any) -> None:
-        super().__init__(settings=settings, **options)
-        self._client_ca = read_authority(settings.client_ca, "client authority")
-
-    def _initialize(self, peer_cid: bytes) -> None:
-        super()._initialize(peer_cid)
-        context = self.tls
-        context._request_client_certificate = True
-        finish = context._server_handle_finished
-
-        def verify_and_finish(input_buffer: Any, output_buffer: Any) -> None:
-            self._verify_client(context._peer_certificate, context._peer_certificate_chain)
-            finish(input_buffer, output_buffer)
-
-        context._server_handle_finished = verify_and_finish
-
-    def _verify_client(self, certificate: Any, chain: list[Any]) -> None:
-        """Raise a TLS alert if the client's certificate is missing, or if no authority signed it for clients."""
-        if certificate is None:
-            raise AlertHandshakeFailure("the client presented no certificate")
-        verify_certificate(certificate=certificate, chain=chain, cafile=self._client_ca)
-        try:
-            usages = certificate.extensions.get_extension_for_class(ExtendedKeyUsage).value
-        except ExtensionNotFound:
-            return
-        if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-            raise AlertBadCertificate("the certificate is not for clients")
-
-
-class AioquicAdapter(QuicAdapter):
-    library_errors = (*QuicAdapter.library_errors, QuicConnectionError)
-
-    def pause_stream(self, stream_id: int, paused: bool) -> None:
-        if paused:
-            self.quic.paused_streams.add(stream_id)
-        else:
-            self.quic.paused_streams.discard(stream_id)
+    def __init__(self, quic: AioquicConnection, settings: Settings, *, is_client: bool) -> None:
+        self.quic = quic
+        self.lifecycle = lifecycle = Lifecycle(quic, settings, is_client=is_client)
+        # Packets and timers need no more than what both libraries have.
+        self.transmit, self.close = lifecycle.transmit, lifecycle.close
+        self.timer, self.handle_timer = lifecycle.timer, lifecycle.handle_timer
+        self.watched: dict[int, None] = {}
+        # Streams that the peer stopped reading, for which the engine may still issue commands.
+        self._stopped: set[int] = set()
 
     @property
-    def peer_certificate(self) -> bytes | None:
-        certificate = self.quic.tls._peer_certificate
-        return None if certificate is None else bytes(certificate.public_bytes(Encoding.DER))
+    def host_cid(self) -> bytes:
+        return bytes(self.quic.host_cid)
 
     @property
-    def peer_idle_timeout(self) -> float | None:
-        return self.quic._remote_max_idle_timeout  # type: ignore[no-any-return]
-
-    def pause_connection(self, paused: bool) -> None:
-        self.quic.connection_window.paused = paused
-
-    def room(self) -> tuple[int, int, int, int, int, float | None]:
-        quic = self.quic
-        limits = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
-        opened = quic._local_next_stream_id_bidi // 4, quic._local_next_stream_id_uni // 4
-        return (*limits, *opened, max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)), self.round_trip)
-
-    @property
-    def active_address(self) -> Address:
-        return self.quic._network_paths[0].addr  # type: ignore[no-any-return]
-
-    @property
-    def is_draining(self) -> bool:
-        return self.quic._state is QuicConnectionState.DRAINING
-
-    @property
-    def reset_token(self) -> bytes | None:
-        cid = self.quic._peer_cid if self.is_client else self.quic._host_cids[0]
-        return cid.stateless_reset_token  # type: ignore[no-any-return]
-
-    @property
-    def round_trip(self) -> float | None:
-        return self.quic._loss._rtt_smoothed or None
+    def has_ticket(self) -> bool:
+        return self.quic.configuration.session_ticket is not None
 
     @property
     def has_begun(self) -> bool:
-        # If a first packet was refused, there is no acknowledgment for it.
-        return self.quic._close_pending or any(len(space.ack_queue) for space in self.quic._spaces.values())
+        return self.quic.has_begun
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return self.quic.peer_certificate
+
+    @property
+    def round_trip(self) -> float | None:
+        return self.quic.round_trip
 
     @property
     def is_in_flight(self) -> bool:
-        quic = self.quic
-        if quic._loss.bytes_in_flight or quic._datagrams_pending:
-            return True
-        return any(not stream.sender.buffer_is_empty for stream in quic._streams.values())
+        return self.quic.is_in_flight
+
+    # Datagrams and time.
+
+    def connect(self, address: Address, now: float) -> None:
+        self.quic.connect(address, now)
+
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        if self.lifecycle.closing:
+            self.lifecycle.received(datagrams, now)
+            return
+        for data in datagrams:
+            self.quic.receive_datagram(data, address, now)
+
+    def ping(self) -> None:
+        self.quic.send_ping(0)
+
+    # From the library to the engine.
+
+    def has_events(self) -> bool:
+        return bool(self.quic.events)
+
+    def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
+        events = self.quic.events
+        if not events:
+            return False
+        # Each packet produces an event. Join consecutive bytes of one stream.
+        stream_id, pieces, fin = -1, [], False
+        datagrams: list[bytes] = []
+        while events:
+            event = events.popleft()
+            if isinstance(event, DatagramFrameReceived):
+                datagrams.append(event.data)
+                continue
+            is_data = isinstance(event, StreamDataReceived)
+            if is_data and event.stream_id == stream_id and not fin:
+                pieces.append(event.data)
+                fin = event.end_stream
+                continue
+            if pieces:
+                engine.receive_stream(stream_id, b"".join(pieces), fin, now_ns)
+                pieces = []
+            if is_data:
+                stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
+            elif isinstance(event, StreamReset):
+                engine.receive_reset(event.stream_id, event.error_code, now_ns)
+            elif isinstance(event, StopSendingReceived):
+                self._stopped.add(event.stream_id)
+                engine.receive_stop_sending(event.stream_id, now_ns)
+            else:
+                self.lifecycle.handle(event, engine, now_ns)
+        if pieces:
+            engine.receive_stream(stream_id, b"".join(pieces), fin, now_ns)
+        if datagrams:
+            engine.receive_datagrams(datagrams, now_ns)
+        return True
+
+    # From the engine to the library.
+
+    def update(self, engine: AqueductEngine) -> None:
+        self.lifecycle.report_room(engine, *self.quic.room())
+
+    def execute(self, commands: Iterable[Command]) -> None:
+        quic, lifecycle = self.quic, self.lifecycle
+        for command in commands:
+            if lifecycle.terminated or lifecycle.closing:
+                return
+            try:
+                if isinstance(command, SendStream):
+                    quic.send_stream_data(command.stream_id, command.data, command.fin)
+                elif isinstance(command, SendDatagram):
+                    quic.send_datagram_frame(command.data)
+                elif isinstance(command, ResetStream):
+                    quic.reset_stream(command.stream_id, command.code)
+                elif isinstance(command, WatchDelivery):
+                    self.watched[command.stream_id] = None
+                elif isinstance(command, PauseStream):
+                    change = quic.paused_streams.add if command.paused else quic.paused_streams.discard
+                    change(command.stream_id)
+                elif isinstance(command, PauseConnection):
+                    quic.connection_window.paused = command.paused
+                elif isinstance(command, CloseConnection):
+                    lifecycle.close(command.code, command.reason)
+            except self.library_errors as error:
+                if quic.has_ended:
+                    # An event with the reason will follow.
+                    return
+                # The peer asked the library to stop this stream, and the library did so before the engine was notified.
+                if not (isinstance(command, SendStream | ResetStream) and command.stream_id in self._stopped):
+                    raise ConnectionLost(f"the QUIC library failed: {error}") from error
+        self._stopped.clear()
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        quic, before = self.quic, len(self.watched)
-        for stream_id in list(self.watched):
-            stream = quic._streams.get(stream_id)
-            if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:
-                del self.watched[stream_id]
-                engine.stream_delivered(stream_id, now_ns)
-        return len(self.watched) < before
+        delivered = [stream_id for stream_id in self.watched if self.quic.is_delivered(stream_id)]
+        for stream_id in delivered:
+            del self.watched[stream_id]
+            engine.stream_delivered(stream_id, now_ns)
+        return bool(delivered)
 
 
-class AioquicBackend(Backend):
-    name = "aioquic"
-    adapter = AioquicAdapter
-    has_address_tokens = True
-
-    def connection_class(self, settings: Settings) -> Callable[..., Any]:
-        is_mutual = settings.client_ca is not None
-        return partial(_MutualConnection if is_mutual else _Connection, settings=settings)
-
-    def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:
-        if settings.client_ca is not None and tickets is not None:
-            raise ConfigurationError(
-                "client_ca and tickets cannot be combined: a resumed session presents no certificate"
-            )
-
-    def parse(self, data: bytes) -> PacketHeader | None:
-        try:
-            header = pull_quic_header(Buffer(data=data), host_cid_length=CID_LENGTH)
-        except ValueError:
-            return None
-        kind = header.packet_type
-        is_initial, is_negotiation = kind == QuicPacketType.INITIAL, kind == QuicPacketType.VERSION_NEGOTIATION
-        cids = header.destination_cid, header.source_cid
-        return PacketHeader(header.version, is_initial, is_negotiation, *cids, header.token)
+def client(settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str) -> AioquicAdapter:
+    server_name = settings.server_name or server_name
+    configuration = QuicConfiguration(is_client=True, server_name=server_name)
+    configure(configuration, settings, make_trace=QuicLoggerTrace)
+    options: dict[str, Any] = {}
+    if sessions is not None:
+        name = ticket_name(settings, origin=origin, server_name=server_name)
+        configuration.session_ticket = sessions.take(name, _make_ticket)
+        configuration.token = sessions.take_token(origin)
+        options["session_ticket_handler"] = sessions.keeper(name)
+        options["token_handler"] = sessions.token_keeper(origin)
+    quic = AioquicConnection(settings=settings, configuration=configuration, **options)
+    return AioquicAdapter(quic, settings, is_client=True)
 
 
-BACKEND = AioquicBackend()
+def server_context(settings: Settings, tickets: ServerTickets | None) -> ServerContext:
+    if settings.client_ca is not None and tickets is not None:
+        raise ConfigurationError("client_ca and tickets cannot be combined: a resumed session presents no certificate")
+    configuration = QuicConfiguration(is_client=False)
+    configure(configuration, settings, make_trace=QuicLoggerTrace)
+    make = partial(
+        AioquicConnection if settings.client_ca is None else MutualConnection,
+        settings=settings,
+        configuration=configuration,
+        **ticket_options(settings, tickets, _make_ticket),
+    )
+    return ServerContext(
+        configuration, packet, Buffer, lambda **ids: AioquicAdapter(make(**ids), settings, is_client=False)
+    )
+
+
+def _make_ticket(**fields: Any) -> SessionTicket:
+    return SessionTicket(**{**fields, "cipher_suite": CipherSuite(fields["cipher_suite"])})

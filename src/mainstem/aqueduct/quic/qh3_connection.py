@@ -1,4 +1,4 @@
-"""The connection of the qh3 library, with four changes.
+"""The connection of the qh3 library, with four changes, and with what Aqueduct has to know of it.
 
 * The library hard-codes its stream limits; the two methods that pass them on run here with other values.
 * `Qh3Adapter` takes events one by one, instead of all at once when packets arrive. The library extends flow control credit as
@@ -10,6 +10,13 @@
 * Bulk data fills the buffers along the path as long as credit allows: a megabyte per stream, behind which a short message waits
   for milliseconds. While short messages share the connection with bulk data, packets are held back once `QUEUED_BYTES` more are
   in flight than the path itself holds. The library serves the streams in turn, so a short message is in the next packets.
+
+Private names of the library stand in this file only. Its compiled core (``_core``, whose own names are public) has what the first
+three changes and the adapter need, and no other way leads to it: ``_create_core``, ``_create_tls`` and ``_drain_core`` make it and
+take its events, and ``_created_local_stream_ids`` lists its streams. The library does not say either what the peer's transport
+parameters are (``_applied_transport_parameters``, ``_remote_max_datagram_frame_size``), by which token a server can be reset
+(``_tls``), and whether the connection has ended (``_close_event``). The methods that run here instead of the library's own need
+``_handshake_complete``, ``_configuration``, ``_quic_logger``, ``_log_datagram`` and ``_log_packets``.
 """
 
 from __future__ import annotations
@@ -17,14 +24,13 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from qh3 import _hazmat
 from qh3.quic import connection as qh3_connection
-from qh3.quic.packet import pull_quic_transport_parameters, push_quic_transport_parameters
+from qh3.quic.packet import Buffer, pull_quic_transport_parameters, push_quic_transport_parameters
 
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.adapter import Address
+    from mainstem.aqueduct.quic.udp import Address
 
 _LIBRARY_STREAM_LIMITS = [100, 103]
 """The limits that the library passes to its core. They are checked, to detect other versions of the library."""
@@ -63,9 +69,13 @@ class _OneEvent:
         return getattr(self._core, name)
 
 
-class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
-    """The library's connection. After the handshake it leaves the events of its core to `Qh3Adapter.deliver`."""
+class Qh3Connection(qh3_connection.QuicConnection):  # type: ignore[misc]
+    """The library's connection. After the handshake it leaves the events of its core to `Qh3Adapter.deliver`.
 
+    ``core`` is None until a client connects, or until a server has received the first packet.
+    """
+
+    core: Any = None
     _core: Any
     is_paused = False
     # While copies may be queued, the last packet that may have been copied and the loss count at that time.
@@ -77,6 +87,11 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
     _shared_until = 0.0
     shortest_trip = 1.0
     _is_held = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Forgets a stream that this side opened and that has ended.
+        self.forget_stream = self._created_local_stream_ids.discard
 
     def share(self, now: float) -> None:
         """Note that a short message was sent beside bulk data."""
@@ -173,33 +188,77 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
                 self._mark_copied(core)
                 self.is_queued = False
 
+    # What the library knows.
 
-def with_stream_limits(limit: int) -> type[Any]:
-    """Return the library's connection class with other stream limits."""
+    @property
+    def has_ended(self) -> bool:
+        return self._close_event is not None
+
+    @property
+    def is_draining(self) -> bool:
+        return self.core is not None and self.core.state == "draining"
+
+    @property
+    def active_address(self) -> Address:
+        return self.core.active_path[2]  # type: ignore[no-any-return]
+
+    @property
+    def reset_token(self) -> bytes | None:
+        if not self.configuration.is_client:
+            return None if self._tls is None else self._tls.stateless_reset_token
+        parameters = self._applied_transport_parameters
+        return None if parameters is None else parameters.stateless_reset_token
+
+    @property
+    def round_trip(self) -> float | None:
+        return None if self.core is None else self.core.smoothed_rtt
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        certificate = self.get_peercert()
+        return None if certificate is None else bytes(certificate.public_bytes())
+
+    @property
+    def peer_idle_timeout(self) -> float | None:
+        parameters = self._applied_transport_parameters
+        return None if parameters is None else (parameters.max_idle_timeout or 0) / 1000
+
+    @property
+    def max_datagram_frame(self) -> int:
+        return self._remote_max_datagram_frame_size or 0
+
+
+def with_stream_limits(limit: int) -> type[Qh3Connection]:
+    """Return the connection class with other stream limits."""
 
     def make_core(*arguments: Any) -> Any:
         values = list(arguments)
         if values[_STREAM_LIMITS_AT] != _LIBRARY_STREAM_LIMITS:
             raise ConfigurationError("this version of qh3 is not supported: its stream limits are at another place")
         values[_STREAM_LIMITS_AT] = [limit, limit]
-        return _hazmat.QuicConnectionCore(*values)
+        return qh3_connection.QuicConnectionCore(*values)
 
     class Bridge(qh3_connection.QuicTlsBridge):  # type: ignore[misc]
         def serialize_transport_parameters(self) -> bytes:
-            parameters = pull_quic_transport_parameters(_hazmat.Buffer(data=super().serialize_transport_parameters()))
+            parameters = pull_quic_transport_parameters(Buffer(data=super().serialize_transport_parameters()))
             parameters.initial_max_streams_bidi = parameters.initial_max_streams_uni = limit
-            buffer = _hazmat.Buffer(capacity=4096)
+            buffer = Buffer(capacity=4096)
             push_quic_transport_parameters(buffer, parameters)
-            return buffer.data
+            return buffer.data  # type: ignore[no-any-return]
 
-    # The two methods look these names up in their module's namespace. Give them a modified copy of it.
+    # The library's two methods look these names up in their module's namespace. Give them a modified copy of it.
     names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
 
     def bound(method: Any) -> FunctionType:
         return FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
 
-    class Connection(CarefulConnection):
-        _create_core = bound(CarefulConnection._create_core)
-        _create_tls = bound(CarefulConnection._create_tls)
+    create_core = bound(qh3_connection.QuicConnection._create_core)
+
+    class Connection(Qh3Connection):
+        _create_tls = bound(qh3_connection.QuicConnection._create_tls)
+
+        def _create_core(self, remote_address: Address, initial_cid: bytes, now: float) -> None:
+            create_core(self, remote_address, initial_cid, now)
+            self.core = self._core
 
     return Connection

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.adapter import Address
+    from mainstem.aqueduct.quic.udp import Address
 
 LATE_PACKETS = 2
 """Consecutive packets from an address that was left, before packets are sent there again."""

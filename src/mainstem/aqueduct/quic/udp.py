@@ -1,4 +1,7 @@
-"""A UDP socket that reads and writes in batches."""
+"""A UDP socket that reads and writes in batches, through qh3 if it is installed.
+
+``qh3._hazmat`` is the library's private module, but nothing public has its batched system calls.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections import deque
 from typing import Any
 
 Address = tuple[Any, ...]
+"""A peer's address in the form that `socket` uses: host and port first."""
 
 RECEIVE_BATCH = 64
 """Maximum number of datagrams to read at once: more would delay timers, fewer would cost more turns of the event loop."""

@@ -49,7 +49,7 @@ class Pair:
 
     def __init__(self, files: CertificateFiles, client: str = "qh3") -> None:
         context = load_backend("qh3").server_context(Settings(certificate=files.certificate, key=files.key), None)
-        self.client = load_backend(client).client(
+        self.client: Any = load_backend(client).client(
             Settings(ca=files.ca), server_name="localhost", sessions=None, origin=""
         )
         self.heard = Heard()
@@ -70,10 +70,10 @@ class Pair:
                 self.server.receive([data], CLIENT, self.now)
             self.client.receive([data for data, _ in self.server.transmit(self.now)], SERVER, self.now)
             self.deliver()
-        assert self.client.handshake_done
+        assert self.client.lifecycle.handshake_done
 
     def deliver(self) -> None:
-        self.client.deliver(self.heard_by_client, 0)  # type: ignore[arg-type]
+        self.client.deliver(self.heard_by_client, 0)
         self.server.deliver(self.heard, 0)
 
     def sent(self, link: QuicAdapter) -> list[bytes]:

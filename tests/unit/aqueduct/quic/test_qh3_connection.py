@@ -10,7 +10,7 @@ import pytest
 from tests.unit.aqueduct.quic.qh3_pair import CLIENT, MS, SERVER, Pair
 
 from mainstem.aqueduct import make_certificates
-from mainstem.aqueduct.events import SendDatagram, SendStream
+from mainstem.aqueduct.events import PauseConnection, SendDatagram, SendStream
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
@@ -34,7 +34,7 @@ def test_a_stream_can_end_while_a_retransmission_of_it_is_queued(pair: Pair) -> 
     client.execute(SendStream(2 + 4 * n, b"small %d" % n, True) for n in range(10))
     first = pair.sent(client)
     client.execute(SendStream(2 + 4 * n, bytes(1000), True) for n in range(10, 60))
-    while not client.quic._core.pto_total:
+    while not client.quic.core.pto_total:
         due = client.timer()
         assert due is not None
         pair.now = due
@@ -50,7 +50,7 @@ def test_a_stream_can_end_while_a_retransmission_of_it_is_queued(pair: Pair) -> 
     pair.exchange(20)
     assert pair.heard.ended == {2 + 4 * n for n in range(60)}
     assert client.quic.may_take
-    assert not client.quic._core.has_events
+    assert not client.quic.core.has_events
 
 
 def test_the_end_of_the_connection_is_reported_while_retransmissions_are_queued(pair: Pair) -> None:
@@ -66,12 +66,12 @@ def test_the_end_of_the_connection_is_reported_while_retransmissions_are_queued(
         client.handle_timer(pair.now)
         pair.sent(client)
         pair.deliver()
-    assert client.terminated
+    assert client.lifecycle.terminated
 
 
 def test_a_paused_connection_can_be_closed(pair: Pair) -> None:
     client, server = pair.client, pair.server
-    server.pause_connection(True)
+    server.execute([PauseConnection(True)])
     client.execute([SendStream(2, bytes(1000), True)])
     server.receive(pair.sent(client), CLIENT, pair.now)
     pair.deliver()
@@ -82,12 +82,12 @@ def test_a_paused_connection_can_be_closed(pair: Pair) -> None:
     pair.sent(server)
     for _ in range(100):
         due = server.timer()
-        if server.terminated or due is None:
+        if server.lifecycle.terminated or due is None:
             break
         pair.now = max(due, pair.now)
         server.handle_timer(pair.now)
         server.deliver(pair.heard, 0)
-    assert server.terminated
+    assert server.lifecycle.terminated
     assert len(ends) == 1
 
 
@@ -101,7 +101,7 @@ def test_a_late_retransmission_does_not_reopen_a_stream(pair: Pair) -> None:
         pair.now += MS
     assert len(pair.heard.ended) == 1500
     # Therefore the first of them are retransmitted.
-    while not client.quic._core.pto_total:
+    while not client.quic.core.pto_total:
         due = client.timer()
         assert due is not None
         pair.now = max(due, pair.now)

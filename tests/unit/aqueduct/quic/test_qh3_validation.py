@@ -41,7 +41,7 @@ class Traveler:
     @property
     def active(self) -> Any:
         """The address that the library sends to."""
-        return self.pair.server._paths.address(self.pair.server.active_address)
+        return self.pair.server.paths.address(self.pair.server.quic.active_address)
 
     def say(self) -> None:
         """Let the client and the server each send something."""

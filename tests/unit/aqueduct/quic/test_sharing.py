@@ -29,12 +29,12 @@ def pair(tmp_path: Path) -> Pair:
         made.client.execute([SendStream(BULK, PIECE * 8, False)])
         made.exchange(8)
     made.client.quic.shortest_trip = 0.0
-    assert made.client.quic._core.bytes_in_flight == 0
+    assert made.client.quic.core.bytes_in_flight == 0
     return made
 
 
 def in_flight(pair: Pair) -> int:
-    return int(pair.client.quic._core.bytes_in_flight)
+    return int(pair.client.quic.core.bytes_in_flight)
 
 
 def test_bulk_alone_fills_the_window(pair: Pair) -> None:
