@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -82,7 +83,9 @@ class Pipe:
     aborted: bool = False
     closed: bool = False
     sent: int = 0
+    # What tasks wait on, and the process in which the last one runs.
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    _waiters_pid: int = 0
     # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
     half: Half | None = None
     runner: Runner = field(init=False)
@@ -114,6 +117,7 @@ class Pipe:
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        self._waiters_pid = os.getpid()
         return waiter
 
     def wake(self) -> None:
@@ -124,11 +128,12 @@ class Pipe:
                     waiter.set_result(None)
 
     def wake_from_any_thread(self) -> None:
-        """Wake every waiting task; for finalizers, which can run in any thread."""
-        if self._waiters:
+        """Wake every waiting task; for finalizers, which can run in any thread. In a forked child, the tasks are the parent's."""
+        if self._waiters and self._waiters_pid == os.getpid():
             # The loop may have been closed.
             with contextlib.suppress(RuntimeError):
-                self._waiters[0].get_loop().call_soon_threadsafe(self.wake)
+                # The last one, because a child's own tasks may wait behind copies of its parent's.
+                self._waiters[-1].get_loop().call_soon_threadsafe(self.wake)
 
     # A networked channel.
 

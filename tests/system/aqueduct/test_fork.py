@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import STALL_S
+from tests.support.waiting import STALL_S, until
 
-from mainstem.aqueduct import SessionCache
+from mainstem.aqueduct import SessionCache, aio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,6 +217,33 @@ def test_a_child_of_an_asyncio_program_leaves_connections_to_its_parent(
     backend: str, certificates: CertificateFiles
 ) -> None:
     assert run(ASYNC, certificates, backend) == "b'after'\n"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("dropped", ["sender", "receiver"])
+def test_a_channel_dropped_in_a_child_does_not_wake_the_loop_of_its_parent(dropped: str) -> None:
+    async def fork_while_a_task_waits() -> int:
+        sender, receiver = aio.channel(max_messages=1)
+        halves: dict[str, Any] = {"sender": sender, "receiver": receiver}
+        del sender, receiver
+        if dropped == "receiver":
+            halves["sender"].try_send(b"first")
+            waiting = asyncio.create_task(halves["sender"].send(b"second"))
+        else:
+            waiting = asyncio.create_task(halves["receiver"].receive())
+        await until(lambda: halves[dropped]._pipe._waiters)
+        loop = asyncio.get_running_loop()
+        child = os.fork()
+        if child == 0:
+            loop.call_soon_threadsafe = lambda *_: os._exit(1)  # type: ignore[method-assign]
+            try:
+                del halves[dropped]
+            finally:
+                os._exit(7)
+        waiting.cancel()
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert asyncio.run(fork_while_a_task_waits()) == 7
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
