@@ -187,10 +187,12 @@ class Connection(Facade["aio.Connection"]):
 
     __slots__ = ("_entrypoint",)
 
-    def __init__(self, thread: LoopThread, inner: aio.Connection) -> None:
+    def __init__(
+        self, thread: LoopThread, inner: aio.Connection, entrypoint: aio.Sender[Any] | aio.Receiver[Any]
+    ) -> None:
         super().__init__(thread, inner)
         inner._runner.present = present = partial(_present, thread)
-        self._entrypoint = present(inner.sender if inner._is_client else inner.receiver)
+        self._entrypoint = present(entrypoint)
 
     headers = waits(aio.Connection.headers)
     close = waits(aio.Connection.close, is_close=True)
@@ -382,7 +384,7 @@ def connect(
             instrument=instrument,
             **overrides,
         )
-        return Connection(thread, inner)
+        return Connection(thread, inner, inner.sender)
 
     return thread.run(open_connection, undo=abort_outcome)
 
@@ -443,7 +445,7 @@ def serve(
 
     async def open_server() -> Server:
         inner = await aio.serve(
-            threads.adapt(handler, partial(Connection, thread)),
+            threads.adapt(handler, lambda inner: Connection(thread, inner, inner.receiver)),
             host,
             port,
             sock=sock,

@@ -12,7 +12,6 @@ from mainstem._internal.tasks import within
 from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.aqueduct.channels import Receiver, Sender, make_handle
 from mainstem.aqueduct.context import ConnectionCounters
-from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import connection_stats
 from mainstem.errors import ChannelError, ConfigurationError
 
@@ -50,7 +49,6 @@ class Connection:
     def __init__(self, runner: Runner, *, is_client: bool) -> None:
         self._runner = runner
         self._is_client = is_client
-        self._closed_here = False
         self._entrypoint = make_handle(runner, runner.engine.channels.entrypoint)
 
     @property
@@ -173,7 +171,7 @@ class Connection:
         if self._runner.is_left:
             return
         try:
-            if not self._closed_here:
+            if not self._runner.closed_here:
                 if self._is_client:
                     self.sender.finish()
                 self._runner.engine.acknowledge_taken()
@@ -191,13 +189,8 @@ class Connection:
         Args:
             reason: A text for the peer.
         """
-        self._closed_here = True
+        self._runner.closed_here = True
         self._runner.close(reason)
-
-    @property
-    def _has_all(self) -> bool:
-        """Whether the client has finished the entrypoint, on a server."""
-        return self._entrypoint._pipe.end is ReceiverState.FINISHED
 
     def __repr__(self) -> str:
         host, port, *_ = self.peer_address
@@ -223,11 +216,11 @@ class Connection:
         else:
             with contextlib.suppress(TimeoutError, ChannelError):
                 async with asyncio.timeout(self._runner.flush_time):
-                    await self.sender._wait_closed()
+                    await self.sender.wait_closed()
 
     def __del__(self) -> None:
         runner = getattr(self, "_runner", None)
-        if runner is None or self._closed_here or runner.is_left:
+        if runner is None or runner.closed_here or runner.is_left:
             return
         if self._is_client and not runner.engine.is_ended:
             text = f"{self!r} was dropped without being closed"

@@ -41,6 +41,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.settings import CID_LENGTH
+from mainstem.aqueduct.state import ReceiverState
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class Runner:
         self._is_faulty = False
         # Whether the application has dropped the connection without closing it.
         self._is_unused = False
+        # Whether this side's `Connection` was closed or aborted, or its handler has returned.
+        self.closed_here = False
         # Whether this is the copy of a connection in a forked child.
         self.is_left = False
         self.on_headers: Callable[[Headers], object] = lambda _: None
@@ -286,6 +289,11 @@ class Runner:
     @property
     def is_open(self) -> bool:
         return self.established.done() and not self.engine.is_ended
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the client has finished the entrypoint and all of it has arrived, on a server."""
+        return self.engine.channels.entrypoint.state is ReceiverState.FINISHED
 
     @property
     def is_untouched(self) -> bool:

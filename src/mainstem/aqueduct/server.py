@@ -87,7 +87,7 @@ class Server(UdpEndpoint):
         self._first_packets = FirstPackets(context, self._admission, always_retry=settings.retry)
         self._by_cid: dict[bytes, Runner] = {}
         self._runners: dict[Runner, set[bytes]] = {}
-        self._tasks: dict[asyncio.Task[None], Connection] = {}
+        self._tasks: dict[asyncio.Task[None], Runner] = {}
         # Connections with a running handler.
         self._handled: set[Runner] = set()
         self._closing = False
@@ -257,21 +257,21 @@ class Server(UdpEndpoint):
         runner.engine.accept([*offer_headers([serializer]), *as_headers(own)], runner.now_ns)
         runner.wake()
         task = start_task(self._run(runner, connection), runner.loop)
-        self._tasks[task] = connection
+        self._tasks[task] = runner
         self._handled.add(runner)
         task.add_done_callback(self._handler_ended)
-        runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, connection, task))
+        runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, task))
 
-    def _cancel_handler(self, runner: Runner, connection: Connection, task: asyncio.Task[None]) -> None:
+    def _cancel_handler(self, runner: Runner, task: asyncio.Task[None]) -> None:
         """Cancel the handler of a connection that has ended.
 
         A handler that closed the connection itself keeps running. After an orderly close by a client that had finished the
         entrypoint, the handler has ``drain_timeout`` to process messages that it has not received or finished processing: they
         were acknowledged, and nobody else has them. The server cannot tell whether the handler is still working on them.
         """
-        if connection._closed_here or task.done():
+        if runner.closed_here or task.done():
             return
-        if runner.error is None and connection._has_all:
+        if runner.error is None and runner.has_all:
             timer = runner.loop.call_later(self._settings.drain_timeout, task.cancel)
             task.add_done_callback(lambda _: timer.cancel())
         else:
@@ -310,7 +310,7 @@ class Server(UdpEndpoint):
             self._admission.leave(runner)
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        runner = self._tasks.pop(task)._runner
+        runner = self._tasks.pop(task)
         self._handled.discard(runner)
         if runner not in self._runners:
             self._admission.leave(runner)
@@ -346,7 +346,7 @@ class Server(UdpEndpoint):
             if handlers:
                 _, pending = await asyncio.wait(handlers, timeout=timeout)
                 for task in pending:
-                    address = self._tasks[task].peer_address
+                    address = self._tasks[task].address
                     logger.warning("the handler of %s is still running %g s after it was cancelled", address, timeout)
             await asyncio.sleep(0)
             if self._runners:
