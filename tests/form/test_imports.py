@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "aqueduct/channels.py": {"asyncio"},
     "aqueduct/client.py": {"asyncio", "socket"},
     "aqueduct/connection.py": {"asyncio"},
+    "aqueduct/pipe.py": {"asyncio"},
     "aqueduct/quic/pem_files.py": {"ssl"},  # checks certificate files
     "aqueduct/quic/tickets.py": {"threading"},
     "aqueduct/quic/udp.py": {"socket"},

@@ -6,7 +6,7 @@ One event loop, in a thread shared by all objects, runs the asyncio API. They sh
 is known which connection it will travel over. Each object here is a facade of an asyncio object
 (:mod:`mainstem._internal.loop_thread`). Any thread can use it.
 
-When a message is encoded, a handle in it is replaced by its asyncio handle (`Handle._half`). When a message is decoded, each
+When a message is encoded, a handle in it is taken for its asyncio handle, whose `Pipe` it has. When a message is decoded, each
 asyncio handle is replaced by a handle of this module (`Runner.present`). If a call is interrupted after it took a message, the
 message is put back.
 
@@ -83,8 +83,8 @@ class _Half(Facade[I], Handle):
     __slots__ = ()
 
     @property
-    def _half(self) -> I:
-        return self._inner
+    def _pipe(self) -> Any:
+        return self._inner._pipe
 
     @property
     def is_networked(self) -> bool:

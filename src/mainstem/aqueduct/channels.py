@@ -6,48 +6,33 @@ that holds the other half sees no difference. A half can be sent only once, and 
 
 A handle that is garbage-collected ends its channel: a sender is aborted, a receiver closed.
 
-How it works. Both handles of a channel share one `Pipe`. While both are in this process, the pipe's queue is the channel.
-Once one of them has been sent away, ``pipe.half`` is the engine's half for the handle that stays here, and messages pass
-through it. ``pipe.half`` is never unset. Everything runs in one event loop, except ``__del__``, which can run in any thread:
-finalizers only set a flag and schedule the rest in the loop.
-
-Two fast paths bypass most of this for bytes. ``pipe.fast`` passes plain bytes straight to the compiled framing while nothing
-is in the way (``put`` returns False as soon as something is). Iterating over a receiver empties runs of messages that were
-taken from the engine together. Both fast paths are discarded the moment the channel ends, so that neither can return a
-message after its end.
+How it works. Both handles of a channel share one `Pipe`, which is the channel's queue as long as both are in this process, and
+passes messages through the engine once one of them has been sent away. Everything runs in one event loop, except ``__del__``,
+which can run in any thread: finalizers only set a flag and schedule the rest in the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.tasks import within
-from mainstem._internal.validation import check_int
-from mainstem.aqueduct.events import NO_PROGRESS, Attach, Mode, SendProgress
-from mainstem.aqueduct.frames import describe
+from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.halves import Incoming, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS
-from mainstem.aqueduct.serializers import Handle, Message, RawSerializer
-from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.aqueduct.pipe import Pipe, not_a_mode
+from mainstem.aqueduct.serializers import Handle, RawSerializer
+from mainstem.aqueduct.state import SenderState
 from mainstem.errors import (
     Aborted,
     BackPressured,
     ChannelError,
     ClosedError,
-    ConfigurationError,
-    ConnectionLost,
     Delivery,
     LocalProtocolError,
-    LostInTransit,
     MainstemError,
     NoReceivers,
-    RemoteProtocolError,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +40,6 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.runner import Runner
-    from mainstem.aqueduct.serializers import DetachFunction
 
 M = TypeVar("M")
 
@@ -66,267 +50,18 @@ _NOTHING: Any = object()
 """Returned by polling when there is no message."""
 
 
-def _detach_nothing(index: int) -> Any:
-    raise IndexError(f"there is no attachment {index}")
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Pipe:
-    """The state that the two handles of a channel share. The engine's half reports to it once the channel is networked."""
-
-    mode: Mode
-    max_messages: int
-    max_bytes: int
-    oneshot: bool = False
-    queue: deque[Any] = field(default_factory=deque)
-    finished: bool = False
-    aborted: bool = False
-    closed: bool = False
-    sent: int = 0
-    # What tasks wait on, and the process in which the last one runs.
-    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
-    _waiters_pid: int = 0
-    # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
-    half: Half | None = None
-    runner: Runner = field(init=False)
-    end: SenderState | ReceiverState | None = None
-    fast: SenderHalf | None = None
-    # Messages without attachments that were taken from the engine together.
-    batch: deque[bytes] = field(default_factory=deque)
-    # For a sender that has ended: the part of error messages that describes undelivered messages, and its final progress.
-    _lost: str = ""
-    _progress: SendProgress = NO_PROGRESS
-
-    def configure(self, mode: Mode, max_messages: int, max_bytes: int) -> None:
-        """Set how messages travel and how many can wait. Raises ConfigurationError without changing anything."""
-        if not isinstance(mode, Mode):
-            raise _not_a_mode(mode)
-        check_int({"max_messages": max_messages, "max_bytes": max_bytes}, min_value=1)
-        self.mode, self.max_messages, self.max_bytes = mode, max_messages, max_bytes
-        if isinstance(self.half, SenderHalf):
-            self.fast = None
-            self.half.max_messages, self.half.max_bytes = max_messages, max_bytes
-
-    # Tasks that wait for a change. Each task rereads the state when it wakes. A wake-up carries no data, so cancelling a
-    # waiting task loses nothing.
-
-    def wait(self) -> asyncio.Future[None]:
-        """Return a future that is done when something changes."""
-        if self._waiters:
-            # The futures of cancelled tasks are done.
-            self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._waiters_pid = os.getpid()
-        return waiter
-
-    def wake(self) -> None:
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    def wake_from_any_thread(self) -> None:
-        """Wake every waiting task; for finalizers, which can run in any thread. In a forked child, the tasks are the parent's."""
-        if self._waiters and self._waiters_pid == os.getpid():
-            # The loop may have been closed.
-            with contextlib.suppress(RuntimeError):
-                # The last one, because a child's own tasks may wait behind copies of its parent's.
-                self._waiters[-1].get_loop().call_soon_threadsafe(self.wake)
-
-    # A networked channel.
-
-    def connect(self, runner: Runner, half: Half) -> None:
-        """Make the channel a networked one; ``half`` is the half that stays here."""
-        self.runner, self.half, half.owner = runner, half, self
-        if isinstance(half, SenderHalf):
-            half.max_messages, half.max_bytes = self.max_messages, self.max_bytes
-            if half.state.is_final:
-                self.sender_ended(half.state)
-        elif half.state.is_final:
-            self.receiver_ended(half.state)
-
-    @property
-    def name(self) -> str:
-        assert self.half is not None
-        return f"channel {describe(self.half.channel_id)}"
-
-    def error(self) -> MainstemError | None:
-        """Return the sticky error of a networked channel; None while it is open or still has messages to receive."""
-        end, half = self.end, self.half
-        if half is not None and self.runner.is_left:
-            return ClosedError(INHERITED)
-        if end is None or self.batch or (isinstance(half, ReceiverHalf) and half.queue):
-            return None
-        is_sender = isinstance(half, SenderHalf)
-        if end in (SenderState.CANCELLED, ReceiverState.CANCELLED):
-            return Aborted(f"{self.name} was aborted" + ("" if is_sender else " by its sender"))
-        if end is SenderState.NO_RECEIVERS:
-            return NoReceivers(f"{self.name}: the receiver closed{self._lost}")
-        if end in (SenderState.LOST, ReceiverState.LOST):
-            return LostInTransit(
-                f"{self.name}: its {'receiver' if is_sender else 'sender'} was lost in transit{self._lost}"
-            )
-        if end in (SenderState.DISCONNECTED, ReceiverState.DISCONNECTED):
-            error = ConnectionLost(f"{self.name}: {self.runner.reason}{self._lost}")
-            if is_sender:
-                error.delivery = Delivery.NONE if self.runner.is_untouched else self._progress.delivery
-            error.__cause__ = self.runner.error
-            return error
-        return ClosedError(f"{self.name} {'was' if is_sender else 'has'} finished")
-
-    def check(self) -> None:
-        error = self.error()
-        if error is not None:
-            self.reported()
-            raise error
-
-    def reported(self) -> None:
-        if self.half is not None:
-            self.runner.reported(self)
-
-    def send(self, message: Any, tag: object = None) -> bool:
-        """Encode and send one message and the handles in it; return False if there is no room."""
-        runner, half = self.runner, self.half
-        assert isinstance(half, SenderHalf)
-        if not half.accepts(self.mode):
-            return False
-        is_raw = type(runner.serializer) is RawSerializer
-        if is_raw and type(message) is bytes:
-            runner.engine.sending.send_on(half, message, self.mode, (), tag)
-        else:
-            handles: list[Sender[Any] | Receiver[Any]] = []
-            kinds: list[tuple[Attach, bool]] = []
-
-            def attach(handle: Any) -> int:
-                if not isinstance(handle, _Half) and isinstance(handle, Handle):
-                    handle = handle._half
-                _check_attachable(handle, handles)
-                kinds.append((Attach.SENDER if handle.is_sender else Attach.RECEIVER, handle._pipe.oneshot))
-                handles.append(handle)
-                return len(handles) - 1
-
-            payload = runner.serializer.encode(message, attach)
-            for handle, kept in zip(
-                handles, runner.engine.sending.send_on(half, payload, self.mode, kinds, tag), strict=True
-            ):
-                _send_away(runner, handle, kept)
-        if self.oneshot:
-            # The engine finishes a oneshot when it sends its message.
-            self.finished = True
-        elif self.fast is None and is_raw and self.end is None:
-            # Later messages of plain bytes can bypass this method while nothing is in the way.
-            self.fast = half
-        return True
-
-    def drain(self) -> None:
-        """Send the messages that were queued while both halves were here, then abort or finish if the application asked for it."""
-        assert self.half is not None
-        queue = self.queue
-        try:
-            while queue and self.end is None:
-                if not self.send(queue[0]):
-                    return
-                queue.popleft()
-        except MainstemError as error:
-            # The message cannot be sent, and no caller is waiting to be told, so cancel the channel.
-            self.runner.log_error(f"{self.name}: a queued message cannot be sent: {error}")
-            queue.clear()
-            self.aborted = True
-        if self.aborted:
-            self.runner.engine.cancel(self.half.channel_id)
-        elif self.finished:
-            self.runner.engine.finish(self.half.channel_id)
-        self.wake()
-
-    @property
-    def has_unread(self) -> bool:
-        return bool(self.batch)
-
-    def writable(self) -> None:
-        """Resume sending: the engine has room again."""
-        if self.queue or self.finished:
-            self.drain()
-        self.wake()
-
-    def sender_ended(
-        self, state: SenderState, messages: int = 0, size: int = 0, progress: SendProgress = NO_PROGRESS
-    ) -> None:
-        queued = len(self.queue)
-        self.end = state
-        self._progress = progress + SendProgress(queued=queued) if queued else progress
-        if messages + queued and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
-            # If the connection was lost, some of these messages may have been delivered and only their acknowledgment lost.
-            what = "acknowledged" if state is SenderState.DISCONNECTED else "delivered"
-            self._lost = f"; {messages + queued} messages of {size} bytes were not {what}"
-            self.runner.not_delivered(self)
-        self.queue.clear()
-        self._ended()
-
-    def receiver_ended(self, state: ReceiverState) -> None:
-        self.end = state
-        if state is not ReceiverState.FINISHED:
-            self.batch.clear()
-        self._ended()
-
-    def _ended(self) -> None:
-        self.fast = None
-        # Break the reference cycle, so that a channel that has ended is freed immediately.
-        assert self.half is not None
-        self.half.owner = None
-        self.wake()
-
-    def decode(self, incoming: Incoming) -> Any:
-        """Decode a message that may have attachments, and return the object that the application receives."""
-        runner, attachments, present = self.runner, incoming.attachments, self.runner.present
-        if not attachments:
-            return self.decode_plain(incoming.payload)
-        if type(runner.serializer) is RawSerializer:
-            made = [make_handle(runner, each) for each in attachments]
-            return Message(incoming.payload, made if present is None else list(map(present, made)))
-        handles: dict[int, Sender[Any] | Receiver[Any]] = {}
-
-        def detach(index: int) -> Any:
-            if not 0 <= index < len(attachments):
-                return _detach_nothing(index)
-            if index in handles:
-                raise ValueError(f"attachment {index} was detached twice")
-            handle = handles[index] = make_handle(runner, attachments[index])
-            return handle if present is None else present(handle)
-
-        try:
-            return self.decode_plain(incoming.payload, detach)
-        except MainstemError:
-            # The error's traceback would keep the handles alive.
-            for handle in handles.values():
-                handle.abort()
-            raise
-        finally:
-            # Drop the attachments that the serializer did not take.
-            for index, attachment in enumerate(attachments):
-                if index not in handles:
-                    runner.engine.drop(attachment)
-
-    def decode_plain(self, payload: bytes, detach: DetachFunction = _detach_nothing) -> Any:
-        try:
-            return self.runner.serializer.decode(payload, detach)
-        except MainstemError:
-            raise
-        except Exception as error:
-            # The serializer's library can raise any exception, because the peer chose the bytes.
-            text = f"{self.name}: a message cannot be decoded: {error}"
-            raise RemoteProtocolError(text, rule="serialization") from error
-
-
 class _Half(Handle):
     """Base class of both handles: one end of a pipe, until it is sent away."""
 
-    __slots__ = ("__weakref__", "_moved", "_pipe")
+    __slots__ = ("__weakref__", "_pipe")
+    _pipe: Pipe
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
-        self._moved = False
+
+    @property
+    def _moved(self) -> bool:
+        return self._pipe.is_away(is_sender=self.is_sender)
 
     def _moved_error(self) -> MainstemError:
         kind = "sender" if self.is_sender else "receiver"
@@ -507,8 +242,9 @@ class Sender(_Half, Generic[M]):
 
     def _require_open(self) -> Pipe:
         """Return the pipe if another message can be sent; otherwise raise the sticky error."""
-        pipe = self._pipe
-        if self._moved or pipe.finished or pipe.aborted or pipe.closed or pipe.end is not None:
+        pipe, half = self._pipe, self._pipe.half
+        is_moved = half is not None and not half.is_sender
+        if is_moved or pipe.finished or pipe.aborted or pipe.closed or pipe.end is not None:
             end = self._end()
             if end is not None:
                 pipe.reported()
@@ -533,7 +269,7 @@ class Sender(_Half, Generic[M]):
     def finish(self) -> None:
         """End the channel gracefully: everything sent so far is still delivered. Calling it again has no effect."""
         pipe = self._pipe
-        if self._moved or pipe.finished or pipe.aborted:
+        if pipe.finished or pipe.aborted or self._moved:
             return
         if pipe.half is not None and pipe.runner.is_left:
             raise ClosedError(INHERITED)
@@ -649,14 +385,17 @@ class Sender(_Half, Generic[M]):
     def __del__(self) -> None:
         # Without `finish`, the receiver would keep waiting for messages that can never come.
         pipe = getattr(self, "_pipe", None)
-        if pipe is None or self._moved or pipe.finished or pipe.aborted:
+        if pipe is None or pipe.finished or pipe.aborted:
             return
-        pipe.aborted = True
-        if pipe.half is not None:
-            pipe.runner.drop_later(pipe.half)
-        else:
+        half = pipe.half
+        if half is None:
+            pipe.aborted = True
             pipe.queue.clear()
             pipe.wake_from_any_thread()
+        elif half.is_sender:
+            # Not the receiver's, which stays here after this handle was sent away.
+            pipe.aborted = True
+            pipe.runner.drop_later(half)
 
 
 class Receiver(_Half, Generic[M]):
@@ -732,13 +471,13 @@ class Receiver(_Half, Generic[M]):
     def _poll(self) -> Any:
         """Take the next message, or return ``_NOTHING``. Raises the sticky error, or ClosedError at the end of the channel."""
         pipe = self._pipe
-        if self._moved:
+        half = pipe.half
+        if half is not None and half.is_sender:
             raise self._moved_error()
         if pipe.queue:
             message = pipe.queue.popleft()
             pipe.wake()
             return message
-        half = pipe.half
         if half is None or pipe.closed:
             end = self._end()
             if end is not None:
@@ -791,7 +530,7 @@ class Receiver(_Half, Generic[M]):
             pipe.closed = True
             pipe.queue.clear()
             if pipe.half is not None:
-                _close_networked(pipe)
+                pipe.close_half()
             pipe.wake()
 
     def __aiter__(self) -> AsyncIterator[M]:
@@ -830,37 +569,18 @@ class Receiver(_Half, Generic[M]):
 
     def __del__(self) -> None:
         pipe = getattr(self, "_pipe", None)
-        if pipe is None or self._moved or pipe.closed:
+        if pipe is None or pipe.closed:
             return
-        pipe.closed = True
-        if pipe.half is None:
+        half = pipe.half
+        if half is None:
+            pipe.closed = True
             pipe.queue.clear()
             pipe.wake_from_any_thread()
-        elif pipe.end is None or pipe.half.queue:
-            pipe.runner.drop_later(pipe.half)
-
-
-def _close_networked(pipe: Pipe) -> None:
-    assert pipe.half is not None
-    pipe.batch.clear()
-    pipe.half.owner = None
-    pipe.runner.engine.close_receiver(pipe.half.channel_id)
-
-
-def _check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) -> None:
-    """Check that a handle can be attached to a message beside ``others``. Raises LocalProtocolError."""
-    if not isinstance(handle, Sender | Receiver):
-        raise LocalProtocolError(f"a {type(handle).__name__} is not a Sender or Receiver", rule="attachment")
-    if handle._moved or handle in others:
-        raise LocalProtocolError("this handle was sent away already; a half can be sent only once", rule="handle moved")
-    if handle._pipe.half is not None:
-        raise LocalProtocolError(
-            "this handle's channel is networked already; only a half that was made here can be sent, and only one of the two",
-            rule="handle networked",
-        )
-    for other in others:
-        if other._pipe is handle._pipe:
-            raise LocalProtocolError("both halves of one channel in one message", rule="handle networked")
+        elif not half.is_sender:
+            # Not the sender's, which stays here after this handle was sent away.
+            pipe.closed = True
+            if pipe.end is None or half.queue:
+                pipe.runner.drop_later(half)
 
 
 def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
@@ -870,20 +590,6 @@ def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
     pipe = Pipe(mode, limits.send_messages, limits.send_bytes, oneshot=half.oneshot)
     pipe.connect(runner, half)
     return Sender(pipe) if half.is_sender else Receiver(pipe)
-
-
-def _send_away(runner: Runner, handle: Sender[Any] | Receiver[Any], half: Half) -> None:
-    """Mark a handle as sent with a message, and connect its pipe to ``half``, the half that stays here."""
-    handle._moved = True
-    pipe = handle._pipe
-    pipe.connect(runner, half)
-    if half.is_sender:
-        if pipe.queue or pipe.finished or pipe.aborted:
-            runner.loop.call_soon(pipe.drain)
-    elif pipe.closed:
-        _close_networked(pipe)
-    if pipe._waiters:
-        pipe.wake()
 
 
 def channel(
@@ -904,10 +610,6 @@ def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]
     ``await receiver`` receives it.
     """
     if not isinstance(mode, Mode):
-        raise _not_a_mode(mode)
+        raise not_a_mode(mode)
     pipe = Pipe(mode, 1, DEFAULT_LIMITS.send_bytes, oneshot=True)
     return Sender(pipe), Receiver(pipe)
-
-
-def _not_a_mode(mode: object) -> ConfigurationError:
-    return ConfigurationError(f"mode must be a Mode (got {mode!r})")

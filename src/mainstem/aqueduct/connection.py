@@ -49,6 +49,7 @@ class Connection:
     def __init__(self, runner: Runner, *, is_client: bool) -> None:
         self._runner = runner
         self._is_client = is_client
+        runner.make_handle = make_handle
         self._entrypoint = make_handle(runner, runner.engine.channels.entrypoint)
 
     @property

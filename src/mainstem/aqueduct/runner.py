@@ -110,7 +110,8 @@ class Runner:
         self.is_left = False
         self.on_headers: Callable[[Headers], object] = lambda _: None
         self.on_over: Callable[[], None] = lambda: None
-        # Converts a handle that arrived in a message into the object that the application receives.
+        # Makes the handle of a half that arrived in a message, and converts it into the object that the application receives.
+        self.make_handle: Callable[[Runner, Half], Any]
         self.present: Callable[[Any], Any] | None = None
         self._udp = udp
         self._scheduled = False

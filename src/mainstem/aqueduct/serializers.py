@@ -21,9 +21,9 @@ class Handle:
     is_sender: ClassVar[bool]
 
     @property
-    def _half(self) -> Any:
-        """The asyncio handle: this object, or the one that a blocking handle wraps."""
-        return self
+    def _pipe(self) -> Any:
+        """The channel's `Pipe`; None if this is not a handle of Mainstem's."""
+        return None
 
 
 AttachFunction = Callable[[Any], int]

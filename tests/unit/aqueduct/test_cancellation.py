@@ -15,7 +15,7 @@ from tests.support.waiting import soon
 
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import channel, oneshot
-from mainstem.aqueduct.channels import Pipe
+from mainstem.aqueduct.pipe import Pipe
 from mainstem.errors import Aborted, ClosedError, ConnectionLost
 
 if TYPE_CHECKING:
