@@ -30,7 +30,7 @@ UNCOMPILED = build/coverage/uncompiled
 UNCOMPILED_SECONDS ?= 900
 
 .PHONY: help build test check unit lint format generate hooks levels demo sim mutants sanitize coverage faults soak atheris ziglang fuzz bench instructions \
-  audit wheel docs clean
+  audit wheel release docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyze 336,776 real flights (out/demo/report.html)"
@@ -55,6 +55,7 @@ help:
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
 	@echo "  make wheel           build, repair and test the wheel, into dist/"
+	@echo "  make release         build and check what a release uploads, with each Python of this machine"
 	@echo "  make audit           the bill of materials, into dist/, and known advisories against it"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
@@ -194,6 +195,10 @@ audit: build
 
 wheel: build
 	$(BIN)/python tools/wheel.py --keep dist
+
+# Not after `build`: everything runs in environments of its own.
+release:
+	@$(PYTHON) tools/release.py
 
 docs: build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
