@@ -13,7 +13,7 @@ LONG_SHARE ?= 3
 ROUNDS ?= 60
 MINUTES ?= 120
 # More than cores, because many tests wait.
-WORKERS ?= 3
+WORKERS ?= 4
 CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorders
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 SPREAD = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
