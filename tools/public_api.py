@@ -11,7 +11,7 @@ PUBLIC = {
     "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
     "mainstem.aio": ("aio", "Aeron for asyncio; what never waits is the same class as in `mainstem`"),
     "mainstem.aeron.driver.settings": ("driver-settings", "the settings of a media driver"),
-    "mainstem.settings": ("settings-classes", "settings that remember where they come from"),
+    "mainstem.settings": ("settings-origins", "settings that remember where they come from"),
     "mainstem.errors": ("errors", "every error that Mainstem raises"),
     "mainstem.bymux": ("bymux", "many streams over one byte stream"),
     "mainstem.bymux.aio": ("bymux-aio", "bymux for asyncio"),

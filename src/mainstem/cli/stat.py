@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
-from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
+from mainstem.aeron.tools.select import Selection, counter_rates, counter_row, snapshot_header
 from mainstem.cli._drivers import Inspection, print_header, take_snapshot
 from mainstem.cli._options import flag, option
 from mainstem.cli._output import Column, print_json, print_table, rate, table_of
@@ -66,7 +66,7 @@ def run(
             print_header(out, now)
             columns = list(COLUMNS)
             if inspection.watch:
-                shown = {own: rate(per_second) for own, per_second in rates(before, now, chosen).items()}
+                shown = {own: rate(per_second) for own, per_second in counter_rates(before, now, chosen).items()}
                 columns.insert(2, Column("rate", "right", show=lambda row: shown.get(row["id"], "")))
             print_table(out, table_of(columns, rows))
         before = now

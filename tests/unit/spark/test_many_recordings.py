@@ -20,11 +20,11 @@ from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import Catalog
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.sources import archives, planning
-from mainstem.spark.sources.batches import RecordingGroup
 from mainstem.spark.sources.features import ReadAllAvailable, ReadMaxBytes
 from mainstem.spark.sources.offsets import Finished, FinishedPosition, pack, parse_offset, unpack
 from mainstem.spark.sources.options import ARCHIVE_COLUMNS, parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader, whole_schema
+from mainstem.spark.sources.task_reader import RecordingGroup
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:

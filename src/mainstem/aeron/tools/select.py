@@ -98,7 +98,7 @@ def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
+def counter_rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
     """Return rates per second by counter id. Counters that are new or did not increase are omitted."""
     if before is None or now.now_ns <= before.now_ns:
         return {}

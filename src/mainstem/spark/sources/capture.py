@@ -22,7 +22,6 @@ from mainstem.capture.reading import read
 from mainstem.capture.schema import columns
 from mainstem.errors import CaptureError
 from mainstem.spark.option_table import TriggerDelay, documents
-from mainstem.spark.sources.batches import freeze_gc
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
 from mainstem.spark.sources.decoding import PAYLOAD, SKIP, PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
@@ -34,6 +33,7 @@ from mainstem.spark.sources.features import (
 )
 from mainstem.spark.sources.offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
+from mainstem.spark.sources.task_reader import freeze_gc
 from mainstem.store import is_url
 from mainstem.store.open_store import place_of
 

@@ -56,7 +56,6 @@ from mainstem.recording.catalog import NULL
 from mainstem.recording.identity import is_stored_identity
 from mainstem.recording.sessions import may_have_session, sessions_at
 from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
-from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
 from mainstem.spark.sources.offsets import (
     ArchiveOffset,
     Finished,
@@ -69,6 +68,7 @@ from mainstem.spark.sources.offsets import (
 from mainstem.spark.sources.options import NO_RECORDING, RECORDING_BYTES, SHARED_BYTES, time_ns_of
 from mainstem.spark.sources.parallelism import launched_parallelism
 from mainstem.spark.sources.skip_report import note
+from mainstem.spark.sources.task_reader import RecordingGroup, RecordingRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from mainstem.spark.option_table import TriggerDelay, documents
-from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, TaskReader
 from mainstem.spark.sources.decoding import PayloadDecoder, decoded_schema, decoder_of
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
@@ -27,6 +26,7 @@ from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import Names, RecordingOptions, columns_of, fields, names_of, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
 from mainstem.spark.sources.sql_tables import read_options, struct_fields, table_schema, user_options
+from mainstem.spark.sources.task_reader import RecordingGroup, RecordingRange, TaskReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from tests.unit.aeron.tools.directory import SESSION, STREAM, UDP, MadeUpDirecto
 
 from mainstem._core.system_counter import SystemCounter
 from mainstem.aeron.driver.counters import system_counter
-from mainstem.aeron.tools.select import Selection, counter_row, rates, type_name
+from mainstem.aeron.tools.select import Selection, counter_rates, counter_row, type_name
 
 
 def made() -> MadeUpDirectory:
@@ -55,6 +55,6 @@ def test_rates_are_of_counters_that_rose_since_the_previous_sample() -> None:
     second = made()
     second.counters = [replace(c, value=c.value + 500) if type_name(c) == "snd-pos" else c for c in second.counters]
     now = second.sample(2000)
-    found = rates(first, now, now.counters)
+    found = counter_rates(first, now, now.counters)
     assert list(found.values()) == [250.0]
-    assert rates(None, now, now.counters) == {}
+    assert counter_rates(None, now, now.counters) == {}

@@ -1,4 +1,4 @@
-"""A worker's garbage collector does not scan objects that were imported long ago."""
+"""The rows that a task reads: columns, ranges, limits, problems, and what stays in memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mainstem.recording import Recorder, read_catalog
 from mainstem.recording.index import index_file
 from mainstem.recording.rows.arrow import event_times
 from mainstem.recording.segments import segment_name
-from mainstem.spark.sources.batches import RecordingRange, TaskReader
 from mainstem.spark.sources.options import RecordingOptions
+from mainstem.spark.sources.task_reader import RecordingRange, TaskReader
 
 if TYPE_CHECKING:
     from pathlib import Path
