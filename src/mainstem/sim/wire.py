@@ -242,6 +242,7 @@ class WireChecker:
         end, needed = _extent(datagram, position, sender.frame_ends)
         if sender.requests:
             self._check_requests(source, sender)
+        is_new = destination not in sender.reached
         reached = sender.reached.get(destination, 0)
         if position < reached and end > position:
             self.efficiency.resent_bytes += end - position
@@ -257,7 +258,8 @@ class WireChecker:
                     f"{sender.name}: sent up to position {needed}, but receivers allowed only {sender.edge}"
                 )
             silent_ns = now_ns - sender.last_send_ns
-            if sender.last_send_ns >= 0 and silent_ns > HEARTBEAT_INTERVAL_NS + SLACK_NS:
+            # A publication whose receivers add themselves as destinations had none before its first, or after the last one left.
+            if not is_new and sender.last_send_ns >= 0 and silent_ns > HEARTBEAT_INTERVAL_NS + SLACK_NS:
                 raise Violation(
                     f"{sender.name}: sent neither data nor a heartbeat for {silent_ns / NS_PER_MS:.1f} ms "
                     f"(limit {(HEARTBEAT_INTERVAL_NS + SLACK_NS) // NS_PER_MS} ms)"

@@ -12,11 +12,22 @@ from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.messages import BAD_MESSAGE
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import Settings
-from mainstem.errors import Aborted, ClosedError, ConnectionLost, ConnectRefused, ConnectTimeout, OfferError, Timeout
+from mainstem.errors import (
+    Aborted,
+    ClosedError,
+    ConnectionLost,
+    ConnectRefused,
+    ConnectTimeout,
+    OfferError,
+    RemoteProtocolError,
+    Timeout,
+)
 from mainstem.sim.checkers import Violation
 from mainstem.sim.faults import Faults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.session import Session
     from mainstem.sim.host import Host
@@ -40,8 +51,17 @@ TIMEOUTS: dict[str, Any] = {
 class EchoServer(ServerCore):
     """The guide's server: sends ``ECHO <text>`` back and rejects everything else as a bad message."""
 
-    def __init__(self, aeron: Aeron, channels: ServerChannels, *, rng: Random, key: ServerKey | None = None) -> None:
+    def __init__(
+        self,
+        aeron: Aeron,
+        channels: ServerChannels,
+        *,
+        rng: Random,
+        key: ServerKey | None = None,
+        may_be_damaged: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._served: list[Session] = []
+        self._may_be_damaged = may_be_damaged
         super().__init__(aeron, channels, self._served.append, rng=rng, key=key)
 
     def do_work(self, now_ns: int) -> int:
@@ -50,6 +70,10 @@ class EchoServer(ServerCore):
             try:
                 self._serve(session)
             except ENDS:
+                self._served.remove(session)
+            except RemoteProtocolError:  # an encrypted message was changed on its way
+                if not self._may_be_damaged():
+                    raise
                 self._served.remove(session)
         return work
 

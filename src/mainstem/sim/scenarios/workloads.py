@@ -366,7 +366,10 @@ class DuologueWorkload(Workload):
             self._server = None
         if self._server is None:
             rng = Random(self.world.rng.getrandbits(64))
-            self._server = EchoServer(self.host.aeron, self._channels, rng=rng, key=self._key)
+            network = self.world.network
+            self._server = EchoServer(
+                self.host.aeron, self._channels, rng=rng, key=self._key, may_be_damaged=lambda: network.has_damaged
+            )
         self._server.do_work(self.world.now_ns)
 
     def restart(self) -> None:
