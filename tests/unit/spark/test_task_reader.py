@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import gc
-from mainstem.spark.sources import batches
+from mainstem.spark.sources import task_reader
 
 seen = []
-for task in range(batches.FREEZING_TASKS + 2):
-    batches.freeze_gc()
+for task in range(task_reader.FREEZING_TASKS + 2):
+    task_reader.freeze_gc()
     seen.append(gc.get_freeze_count())
     kept = globals().setdefault("kept", [])
     kept.append([[] for _ in range(10_000)])
