@@ -114,11 +114,8 @@ class _Attempt:
         sessions = self.sessions
         adapter = self._adapter()
         if early and sessions is not None and adapter.has_ticket:
-            # Send the first flight immediately, to the address at which the server was last reached.
-            known = sessions.known_address(self.origin)
-            addresses = await self._resolve()
-            address = next((each for each in addresses if each[1][0] == known), addresses[0])
-            runner = self._begin(address, adapter, None)
+            # Send the first flight immediately, which only one address can get.
+            runner = self._begin((await self._resolve())[0], adapter, None)
         else:
             runner = await self._race(adapter, timeout)
         if sessions is not None:
@@ -162,10 +159,13 @@ class _Attempt:
             raise Timeout(f"{text}: {error}" if error.failures else text, timeout=timeout) from None
 
     async def _resolve(self) -> list[HostAddress]:
+        """Return the addresses to try, first the one at which the server was last reached: the first attempt has the ticket."""
         try:
-            return await resolve(self.host, self.port, socket.SOCK_DGRAM)
+            addresses = await resolve(self.host, self.port, socket.SOCK_DGRAM)
         except OSError as error:
             raise ConnectionLost(f"{self.host}: {error.strerror}", delivery=Delivery.NONE) from error
+        known = self.sessions.known_address(self.origin) if self.sessions is not None else ""
+        return sorted(addresses, key=lambda each: each[1][0] != known)
 
     def _begin(self, address: HostAddress, adapter: QuicAdapter, on_refused: Callable[[], None] | None) -> Runner:
         """Start a runner and send its first packets, through a socket that is closed with the runner."""
@@ -189,7 +189,7 @@ class _Attempt:
         return runner
 
     def _keep_address(self, runner: Runner, established: asyncio.Future[None]) -> None:
-        """Store the address for the next connection with early data, which cannot try several addresses."""
+        """Store the address, which the next connection tries first."""
         if self.sessions is not None and not established.cancelled() and established.exception() is None:
             self.sessions.keep_address(self.origin, runner.address[0])
 

@@ -388,6 +388,7 @@ def _move(sessions: SessionCache, settings: aqueduct.Settings, old: str, new: st
     text = sessions._store.take(before)
     assert text is not None
     sessions._store.put(after, text)
+    sessions.keep_address(new, sessions.known_address(old))
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])

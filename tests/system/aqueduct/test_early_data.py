@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tests.support.tickets import completed, has_token
 from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Message, ServerTickets, SessionCache
+from mainstem.aqueduct import Message, ServerTickets, SessionCache, client
 from mainstem.aqueduct.aio import Connection, oneshot
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.tickets import ticket_name
@@ -315,6 +316,33 @@ async def test_tickets_of_a_server_with_other_settings_are_ignored(
                 await completed(connection, sessions, f"localhost:{port}", backend)
                 assert connection.early_data_accepted is accepted
             assert bytes(received) == b"x" * 200_000 + b"end"
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_ticket_goes_to_the_address_that_responded_before(
+    certificates: CertificateFiles, backend: str, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name often has an address at which nobody listens, such as ::1 for localhost, and it is tried first."""
+
+    async def resolve(host: str, port: int, kind: int) -> list[Any]:
+        return [(socket.AF_INET, (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            await message.attachments[0].send(message.payload)
+
+    monkeypatch.setattr(client, "resolve", resolve)
+    sessions = SessionCache()
+    pem = {"certificate": certificates.certificate, "key": certificates.key}
+    async with aqueduct.aio.serve(handler, backend=backend, tickets=ServerTickets(), **pem) as server:
+        for accepted in (False, True):
+            async with aqueduct.aio.connect(
+                "localhost", server.port, ca=certificates.ca, backend=backend, sessions=sessions, early=early
+            ) as connection:
+                assert await ask(connection, b"x") == b"x"
+                await completed(connection, sessions, f"localhost:{server.port}", backend)
+                assert connection.early_data_accepted is accepted
 
 
 @pytest.mark.parametrize("early", [True, False])
