@@ -17,6 +17,7 @@ import gc
 import importlib
 import logging
 import os
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, until
 
 from mainstem import MediaDriver, aqueduct, bymux
+from mainstem._internal import host_names, listening
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import channel, oneshot
@@ -756,9 +758,16 @@ async def run_world(protocol: str, seed: int, resources: Any) -> Canceller:
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])
-async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(protocol: Any) -> None:
+async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(
+    protocol: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def handler(stream: Any) -> None: ...
 
+    def look_up(*arguments: Any) -> Any:
+        time.sleep(0.005)  # the result of a thread that is faster than the loop needs no await
+        return host_names.look_up(*arguments)
+
+    monkeypatch.setattr(listening, "look_up", look_up)
     # uvloop keeps a spare descriptor once a loop has had its first server.
     await (await protocol.serve(handler, "localhost", 0)).close()
     before = descriptors()

@@ -97,9 +97,11 @@ async def race(
     doubtful: set[asyncio.Task[T]] = set()
     failures: list[tuple[HostAddress, Exception]] = []
     deadline = asyncio.timeout(timeout_of(timeout))
+    has_result = False
     try:
         async with deadline:
-            return await _first(deque(addresses), attempt, delay, running, doubtful, failures)
+            result = await _first(deque(addresses), attempt, delay, running, doubtful, failures)
+            has_result = True
     except TimeoutError:
         if not deadline.expired():
             raise
@@ -108,7 +110,13 @@ async def race(
         for task in running:
             task.cancel()
             task.add_done_callback(lambda task: _take_back(task, discard))
-        await asyncio.gather(*running, return_exceptions=True)
+        try:
+            await asyncio.gather(*running, return_exceptions=True)
+        except BaseException:
+            if has_result:
+                discard(result)
+            raise
+    return result
 
 
 async def _first(
