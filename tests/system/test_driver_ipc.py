@@ -159,7 +159,8 @@ import sys, time
 from mainstem.aeron.driver.media_driver import MediaDriver
 driver = MediaDriver.launch()
 print(driver.pid, driver.directory, flush=True)
-time.sleep(600)
+while True:  # a signal that arrives just before a sleep begins is handled when it ends
+    time.sleep(0.1)
 """
 
 
