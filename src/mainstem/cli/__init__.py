@@ -129,15 +129,16 @@ def build(arguments: Sequence[str]) -> Any:
     chosen = _chosen(arguments)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     for name, line in commands().items():
+        panel = panels[name]
         if name != chosen:
-            app.command(name, help=line, rich_help_panel=panels[name])(_placeholder)
+            app.command(name, help=line, rich_help_panel=panel)(_placeholder)
             continue
         module = importlib.import_module(f"mainstem.cli.{name.replace('-', '_')}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+            app.add_typer(module.app, name=name, rich_help_panel=panel)
         else:
             run: Callable[..., Any] = module.declared() if hasattr(module, "declared") else module.run
-            app.command(name, columns=getattr(module, "COLUMNS", ()))(run)
+            app.command(name, columns=getattr(module, "COLUMNS", ()), rich_help_panel=panel)(run)
     return app
 
 

@@ -77,7 +77,7 @@ def run(
     exit_at_end: ExitAtEndOption = False,
     timeout: TimeoutOption = 0.0,
 ) -> None:
-    """Print the messages of a stream, one a line, or their rate.
+    """Print the messages of a stream, one per line, or their rate.
 
     --output says how messages are printed: `text` (as they are, each with a line feed after it), `hex`, `json` (a line with
     the message, its position, session, time and reserved value) or `length-prefixed` (each after its length in four bytes,

@@ -32,6 +32,11 @@ def test_the_help_names_every_command_without_importing_one() -> None:
     assert all(f"{panel}:" in done.stdout for panel in cli.PANELS)
 
 
+@pytest.mark.parametrize("name", ["driver", "archive"])
+def test_a_command_after_the_option_help_stays_in_its_group(name: str) -> None:
+    assert "\nCommands:" not in run("--help", name).stdout
+
+
 def test_the_version_is_one_line() -> None:
     done = run("--version")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
