@@ -8,7 +8,7 @@ comment before the block, which readers do not see:
 * ``<!-- run: output NAME -->``: the block is the expected output of that terminal; wait for it;
 * ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: press Ctrl-C there; wait until it ends by itself;
 * ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which first runs
-  ``tests/support/doc_parts/NAME.py``, the definitions that the page assumes;
+  ``tests/support/doc_parts/NAME.py``, the definitions that the page assumes, if there is such a file;
 * ``<!-- run: if COMMAND -->``: the block runs if that command is installed, and is only parsed otherwise;
 * ``<!-- run: no; REASON -->``: the block is only parsed, and its output is not compared.
 """
@@ -46,11 +46,13 @@ BLOCK = re.compile(
 
 # Runs the blocks that arrive as lines of JSON, and returns what each printed or raised.
 SESSION = """
-import contextlib, io, json, runpy, sys, traceback
+import contextlib, importlib.util, io, json, runpy, sys, traceback
 out, namespace = sys.stdout, {"__name__": "__main__"}
 try:
-    with contextlib.redirect_stdout(sys.stderr):
-        namespace |= runpy.run_module(f"tests.support.doc_parts.{sys.argv[1]}")
+    assumed = f"tests.support.doc_parts.{sys.argv[1]}"
+    if importlib.util.find_spec(assumed):
+        with contextlib.redirect_stdout(sys.stderr):
+            namespace |= runpy.run_module(assumed)
     for line in sys.stdin:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
