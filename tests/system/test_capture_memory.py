@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 # How much more memory a larger file may take: far below its size, but above what an allocator keeps.
 SLACK_KIB = 24 << 10
 READ = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from mainstem.capture.index import build
 from mainstem.capture.planning import FrameSelection
 from mainstem.capture.reading import frames
@@ -26,7 +27,8 @@ names = tuple(column.name for column in columns(payload=True))
 rows = 0
 for batch in frames(sys.argv[1], FrameSelection(names=names, bymux_ports=(9000,)), build(sys.argv[1])):
     rows += batch.num_rows
-print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not `ru_maxrss`: a process begins with its parent's peak.
+print(rows, re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 
 

@@ -68,17 +68,22 @@ def read(part: CapturePartition, selection: FrameSelection) -> Iterator[pa.Recor
     """
     reader = _Reader(part, selection)
     yield from reader.batches()
-    yield from _passed_over(part.path, selection, [reader])
+    yield from _passed_over(part.path, selection, [reader.passed])
 
 
 def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[pa.RecordBatch]:
-    readers = [_Reader(part, selection) for part in plan(path, index, selection)]
-    for reader in readers:
+    passed = []
+    for part in plan(path, index, selection):
+        reader = _Reader(part, selection)
         yield from reader.batches()
-    yield from _passed_over(path, selection, readers)
+        passed.append(reader.passed)
+        del reader  # and its buffers, before the next one's
+    yield from _passed_over(path, selection, passed)
 
 
-def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader]) -> Iterator[pa.RecordBatch]:
+def _passed_over(
+    path: str, selection: FrameSelection, passed: Sequence[list[tuple[int, int]]]
+) -> Iterator[pa.RecordBatch]:
     """Yield, for each reason, the number of packets without a row, under the number of the last of them.
 
     A packet is skipped once, so these rows have distinct numbers. In a stream a count can be negative: a fragment that an
@@ -88,9 +93,9 @@ def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader
         return
     rows = FrameRows(column_mask(selection.names), layout.PASSED_REASONS)
     kind = layout.KIND_PROBLEM + layout.PROBLEM_PASSED_OVER
-    for reason, passed in zip(PASSED, zip(*(reader.passed for reader in readers), strict=True), strict=True):
-        if count := sum(each for each, _ in passed):
-            rows.begin(max(last for _, last in passed), 0, False, 0)
+    for reason, parts in zip(PASSED, zip(*passed, strict=True), strict=True):
+        if count := sum(each for each, _ in parts):
+            rows.begin(max(last for _, last in parts), 0, False, 0)
             rows.row(layout.PROTOCOL_PROBLEM, kind, {layout.ROW_LENGTH: count}, text=reason.encode())
     if rows.rows:
         yield take_batch(rows, selection.names, path)
