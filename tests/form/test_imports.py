@@ -39,11 +39,12 @@ ALLOWED: dict[str, set[str]] = {
     "aqueduct/client.py": {"asyncio", "socket"},
     "aqueduct/connection.py": {"asyncio"},
     "aqueduct/pipe.py": {"asyncio"},
+    "aqueduct/protocol.py": {"asyncio"},
     "aqueduct/quic/pem_files.py": {"ssl"},  # checks certificate files
     "aqueduct/quic/tickets.py": {"threading"},
     "aqueduct/quic/udp.py": {"socket"},
-    "aqueduct/runner.py": {"asyncio"},
     "aqueduct/server.py": {"asyncio", "socket"},
+    "aqueduct/udp_endpoint.py": {"asyncio"},
     "aeron/client/requests.py": {"threading"},
     "_internal/clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},

@@ -26,4 +26,4 @@ def has_token(sessions: SessionCache, origin: str) -> bool:
 
 async def completed(connection: Connection, sessions: SessionCache, origin: str, backend: str) -> None:
     """Wait until the handshake is complete and the client has the ticket for the next one."""
-    await until(lambda: connection._runner.adapter.lifecycle.handshake_done and has_ticket(sessions, backend, origin))
+    await until(lambda: connection._protocol.adapter.lifecycle.handshake_done and has_ticket(sessions, backend, origin))

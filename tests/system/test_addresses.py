@@ -256,7 +256,7 @@ async def test_early_data_goes_to_the_address_that_answered_before(
                 await connection.headers()
                 await until(lambda: has_ticket(sessions, backend, f"localhost:{server.port}"))
             connection = await aqueduct.aio.connect("localhost", server.port, early=True, **options)
-            assert not connection._runner.established.done()
+            assert not connection._protocol.established.done()
             assert connection.peer_address == (SECOND, server.port)
             await connection.sender.send(b"tide")
             await soon(connection.headers())

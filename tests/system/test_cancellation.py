@@ -718,7 +718,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
 def connection_leftovers(connection: Any) -> str:
     """Describe what one end of an Aqueduct connection has left."""
-    session = connection._runner
+    session = connection._protocol
     left = {
         "halves": session.engine.live_halves,
         "acknowledgments": session.outcomes,

@@ -7,8 +7,8 @@ is known which connection it will travel over. Each object here is a facade of a
 (:mod:`mainstem._internal.loop_thread`). Any thread can use it.
 
 When a message is encoded, a handle in it is taken for its asyncio handle, whose `Pipe` it has. When a message is decoded, each
-asyncio handle is replaced by a handle of this module (`Runner.present`). If a call is interrupted after it took a message, the
-message is put back.
+asyncio handle is replaced by a handle of this module (`AqueductProtocol.present`). If a call is interrupted after it took a
+message, the message is put back.
 
 Each handler of a server runs in its own thread (`HandlerThreads`).
 
@@ -191,7 +191,7 @@ class Connection(Facade["aio.Connection"]):
         self, thread: LoopThread, inner: aio.Connection, entrypoint: aio.Sender[Any] | aio.Receiver[Any]
     ) -> None:
         super().__init__(thread, inner)
-        inner._runner.present = present = partial(_present, thread)
+        inner._protocol.present = present = partial(_present, thread)
         self._entrypoint = present(entrypoint)
 
     headers = waits(aio.Connection.headers)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
     from mainstem.aqueduct.halves import Half
-    from mainstem.aqueduct.runner import Runner
+    from mainstem.aqueduct.protocol import AqueductProtocol
 
 M = TypeVar("M")
 
@@ -235,7 +235,7 @@ class Sender(_Half, Generic[M]):
             return None
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         pipe.send(message, outcome)
-        outcomes = pipe.runner.outcomes
+        outcomes = pipe.protocol.outcomes
         outcomes.add(outcome)
         outcome.add_done_callback(outcomes.discard)
         return outcome
@@ -271,12 +271,12 @@ class Sender(_Half, Generic[M]):
         pipe = self._pipe
         if pipe.finished or pipe.aborted or self._moved:
             return
-        if pipe.half is not None and pipe.runner.is_left:
+        if pipe.half is not None and pipe.protocol.is_left:
             raise ClosedError(INHERITED)
         pipe.finished = True
         pipe.fast = None
         if pipe.half is not None and not pipe.queue:
-            pipe.runner.engine.finish(pipe.half.channel_id)
+            pipe.protocol.engine.finish(pipe.half.channel_id)
         pipe.wake()
 
     async def close(self, timeout: float | None = None) -> None:
@@ -294,7 +294,7 @@ class Sender(_Half, Generic[M]):
             ConnectionLost: The connection under the channel ended.
         """
         pipe = self._pipe
-        if not (self._moved or pipe.aborted or (pipe.half is not None and pipe.runner.is_left)):
+        if not (self._moved or pipe.aborted or (pipe.half is not None and pipe.protocol.is_left)):
             self.finish()
             await self.wait_closed(timeout)
 
@@ -304,13 +304,13 @@ class Sender(_Half, Generic[M]):
         Has no effect once the last frame of `finish` has been sent, or if called again.
         """
         pipe = self._pipe
-        if self._moved or pipe.aborted or (pipe.half is not None and pipe.runner.is_left):
+        if self._moved or pipe.aborted or (pipe.half is not None and pipe.protocol.is_left):
             return
         pipe.fast = None
         if pipe.half is not None:
             pipe.aborted = not pipe.finished
             pipe.queue.clear()
-            pipe.runner.engine.cancel(pipe.half.channel_id)
+            pipe.protocol.engine.cancel(pipe.half.channel_id)
         elif not (pipe.finished and pipe.closed):
             pipe.aborted = True
             pipe.queue.clear()
@@ -395,7 +395,7 @@ class Sender(_Half, Generic[M]):
         elif half.is_sender:
             # Not the receiver's, which stays here after this handle was sent away.
             pipe.aborted = True
-            pipe.runner.drop_later(half)
+            pipe.protocol.drop_later(half)
 
 
 class Receiver(_Half, Generic[M]):
@@ -484,15 +484,15 @@ class Receiver(_Half, Generic[M]):
                 pipe.wake()
                 raise end
             return _NOTHING
-        runner = pipe.runner
-        if runner.is_left:
+        protocol = pipe.protocol
+        if protocol.is_left:
             raise ClosedError(INHERITED)
         if not pipe.batch:
             assert isinstance(half, ReceiverHalf)
-            taken = runner.engine.receive_from(half)
+            taken = protocol.engine.receive_from(half)
             if pipe.end is not None:
                 # The channel may have been read to its end.
-                runner.look_again()
+                protocol.look_again()
                 if taken is None:
                     pipe.check()
             if taken is None:
@@ -501,7 +501,7 @@ class Receiver(_Half, Generic[M]):
                 return pipe.decode(taken)
             pipe.batch = taken
         payload = pipe.batch.popleft()
-        return payload if type(runner.serializer) is RawSerializer else pipe.decode_plain(payload)
+        return payload if type(protocol.serializer) is RawSerializer else pipe.decode_plain(payload)
 
     def _end(self) -> MainstemError | None:
         pipe = self._pipe
@@ -526,7 +526,7 @@ class Receiver(_Half, Generic[M]):
     def abort(self) -> None:
         """Close the receiver like `close`, which waits for nothing either, but without ``await``."""
         pipe = self._pipe
-        if not (self._moved or pipe.closed or (pipe.half is not None and pipe.runner.is_left)):
+        if not (self._moved or pipe.closed or (pipe.half is not None and pipe.protocol.is_left)):
             pipe.closed = True
             pipe.queue.clear()
             if pipe.half is not None:
@@ -543,7 +543,7 @@ class Receiver(_Half, Generic[M]):
             try:
                 message = self._poll()
             except ClosedError:
-                if pipe.half is not None and pipe.runner.is_left:
+                if pipe.half is not None and pipe.protocol.is_left:
                     raise
                 return
             if message is _NOTHING:
@@ -552,7 +552,7 @@ class Receiver(_Half, Generic[M]):
             yield message
             # Drop the reference: a handle in the message must not live until the next message once the application drops it.
             message = None
-            if pipe.batch and type(pipe.runner.serializer) is RawSerializer:
+            if pipe.batch and type(pipe.protocol.serializer) is RawSerializer:
                 # If the channel ends in a way that drops unread messages, the batch is emptied meanwhile.
                 batch = pipe.batch
                 while batch:
@@ -580,15 +580,15 @@ class Receiver(_Half, Generic[M]):
             # Not the sender's, which stays here after this handle was sent away.
             pipe.closed = True
             if pipe.end is None or half.queue:
-                pipe.runner.drop_later(half)
+                pipe.protocol.drop_later(half)
 
 
-def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
+def make_handle(protocol: AqueductProtocol, half: Half) -> Sender[Any] | Receiver[Any]:
     """Return a handle for a half that came attached to a message, or for the entrypoint's half."""
-    limits = runner.engine.context.limits
+    limits = protocol.engine.context.limits
     mode = Mode.UNORDERED if half.oneshot else Mode.ORDERED
     pipe = Pipe(mode, limits.send_messages, limits.send_bytes, oneshot=half.oneshot)
-    pipe.connect(runner, half)
+    pipe.connect(protocol, half)
     return Sender(pipe) if half.is_sender else Receiver(pipe)
 
 

@@ -14,11 +14,12 @@ from mainstem._internal.validation import check_int
 from mainstem.aqueduct.connection import DRAIN_S, Connection, HeaderSource
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import SERIALIZATION_ERROR, Headers, as_headers
+from mainstem.aqueduct.protocol import AqueductProtocol
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.runner import Runner, UdpEndpoint
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import Settings
+from mainstem.aqueduct.udp_endpoint import UdpEndpoint
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
@@ -59,7 +60,7 @@ def connect(
 class _ClientEndpoint(UdpEndpoint):
     """A client's socket. It calls ``on_refused`` if ICMP reports during the handshake that nobody listens at the address."""
 
-    runner: Runner
+    protocol: AqueductProtocol
 
     def __init__(self, udp: UdpSocket, on_refused: Callable[[], None] | None) -> None:
         super().__init__(udp)
@@ -77,26 +78,26 @@ class _ClientEndpoint(UdpEndpoint):
         if self._closing is not None:
             self._closing.cancel()
 
-    def _own_runners(self) -> list[Runner]:
-        return [self.runner] if hasattr(self, "runner") else []
+    def _own_protocols(self) -> list[AqueductProtocol]:
+        return [self.protocol] if hasattr(self, "protocol") else []
 
     def _readable_or_refused(self, on_refused: Callable[[], None]) -> None:
         if not self._open:
             return
-        if self.runner.established.done():
+        if self.protocol.established.done():
             self._udp.report_refusals(False)
             self._loop.add_reader(self._udp.fileno(), self._readable, self._udp)
         elif self._udp.take_refusal():
             on_refused()
         self._readable(self._udp)
 
-    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:  # noqa: ARG002
-        return self.runner
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> AqueductProtocol | None:  # noqa: ARG002
+        return self.protocol
 
 
 @dataclass
 class _Attempt:
-    """One call to `connect`, which can try several addresses at once, each with its own runner."""
+    """One call to `connect`, which can try several addresses at once, each with its own `AqueductProtocol`."""
 
     host: str
     port: int
@@ -115,19 +116,19 @@ class _Attempt:
         adapter = self._adapter()
         if early and sessions is not None and adapter.has_ticket:
             # Send the first flight immediately, which only one address can get.
-            runner = self._begin((await self._resolve())[0], adapter, None)
+            protocol = self._begin((await self._resolve())[0], adapter, None)
         else:
-            runner = await self._race(adapter, timeout)
+            protocol = await self._race(adapter, timeout)
         if sessions is not None:
-            runner.established.add_done_callback(lambda established: self._keep_address(runner, established))
-        connection = Connection(runner, is_client=True)
+            protocol.established.add_done_callback(lambda established: self._keep_address(protocol, established))
+        connection = Connection(protocol, is_client=True)
         try:
-            runner.expect_headers(self.settings.handshake_timeout)
+            protocol.expect_headers(self.settings.handshake_timeout)
             if len(self.serializers) > 1:
                 await connection.headers(timeout)
         except BaseException:
             connection.abort()
-            await runner.wait_over(0)
+            await protocol.wait_over(0)
             raise
         return connection
 
@@ -135,20 +136,20 @@ class _Attempt:
         backend = load_backend(self.settings.backend)
         return backend.client(self.settings, server_name=self.host, sessions=self.sessions, origin=self.origin)
 
-    async def _race(self, adapter: QuicAdapter, timeout: float | None) -> Runner:
-        """Return the runner whose handshake completes first. If all attempts fail, raise the error of the first."""
+    async def _race(self, adapter: QuicAdapter, timeout: float | None) -> AqueductProtocol:
+        """Return the connection whose handshake completes first. If all attempts fail, raise the error of the first."""
         addresses = await self._resolve()
         adapters = [adapter]
 
-        async def attempt(address: HostAddress, doubt: Callable[[], None]) -> Runner:
+        async def attempt(address: HostAddress, doubt: Callable[[], None]) -> AqueductProtocol:
             is_only = len(addresses) == 1
-            runner = self._begin(address, adapters.pop() if adapters else self._adapter(), None if is_only else doubt)
+            protocol = self._begin(address, adapters.pop() if adapters else self._adapter(), None if is_only else doubt)
             try:
-                await asyncio.shield(runner.established)
+                await asyncio.shield(protocol.established)
             except BaseException:
-                _close_now(runner)
+                _close_now(protocol)
                 raise
-            return runner
+            return protocol
 
         try:
             return await race(addresses, attempt, discard=_close_now, timeout=timeout)
@@ -167,8 +168,10 @@ class _Attempt:
         known = self.sessions.known_address(self.origin) if self.sessions is not None else ""
         return sorted(addresses, key=lambda each: each[1][0] != known)
 
-    def _begin(self, address: HostAddress, adapter: QuicAdapter, on_refused: Callable[[], None] | None) -> Runner:
-        """Start a runner and send its first packets, through a socket that is closed with the runner."""
+    def _begin(
+        self, address: HostAddress, adapter: QuicAdapter, on_refused: Callable[[], None] | None
+    ) -> AqueductProtocol:
+        """Start a connection and send its first packets, through a socket that is closed with the connection."""
         family, where = address
         engine = AqueductEngine(
             is_client=True,
@@ -179,31 +182,31 @@ class _Attempt:
         )
         udp = UdpSocket(host="::" if family == socket.AF_INET6 else "0.0.0.0", port=0, family=family)
         endpoint = _ClientEndpoint(udp, on_refused)
-        runner = endpoint.runner = Runner(engine, adapter, udp, where, serializer=self.serializers[0])
-        runner.on_over = endpoint._close_sockets
-        runner.ended.add_done_callback(lambda _: endpoint.close_soon())
-        runner.on_headers = lambda response: self._choose_serializer(runner, response)
-        engine.start(runner.now_ns)
-        adapter.connect(where, runner.loop.time())
-        runner.flush()
-        return runner
+        protocol = endpoint.protocol = AqueductProtocol(engine, adapter, udp, where, serializer=self.serializers[0])
+        protocol.on_over = endpoint._close_sockets
+        protocol.ended.add_done_callback(lambda _: endpoint.close_soon())
+        protocol.on_headers = lambda response: self._choose_serializer(protocol, response)
+        engine.start(protocol.now_ns)
+        adapter.connect(where, protocol.loop.time())
+        protocol.flush()
+        return protocol
 
-    def _keep_address(self, runner: Runner, established: asyncio.Future[None]) -> None:
+    def _keep_address(self, protocol: AqueductProtocol, established: asyncio.Future[None]) -> None:
         """Store the address, which the next connection tries first."""
         if self.sessions is not None and not established.cancelled() and established.exception() is None:
-            self.sessions.keep_address(self.origin, runner.address[0])
+            self.sessions.keep_address(self.origin, protocol.address[0])
 
-    def _choose_serializer(self, runner: Runner, response: Headers) -> None:
+    def _choose_serializer(self, protocol: AqueductProtocol, response: Headers) -> None:
         chosen = choose(self.serializers, response)
         if chosen is None:
             names = ", ".join(serializer.header for serializer in self.serializers)
             error = RemoteProtocolError(f"the server supports none of the serializers {names}", rule="serialization")
-            runner.fail(error, code=SERIALIZATION_ERROR)
+            protocol.fail(error, code=SERIALIZATION_ERROR)
         else:
-            runner.serializer = chosen
+            protocol.serializer = chosen
 
 
-def _close_now(runner: Runner) -> None:
-    """Close a runner, and close its socket as soon as the close has been sent."""
-    runner.close()
-    runner.give_up()
+def _close_now(protocol: AqueductProtocol) -> None:
+    """Close a connection, and close its socket as soon as the close has been sent."""
+    protocol.close()
+    protocol.give_up()

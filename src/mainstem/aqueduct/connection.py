@@ -17,8 +17,8 @@ from mainstem.errors import ChannelError, ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.frames import Headers
+    from mainstem.aqueduct.protocol import AqueductProtocol
     from mainstem.aqueduct.quic.udp import Address
-    from mainstem.aqueduct.runner import Runner
     from mainstem.aqueduct.stats import AqueductStats
 
 HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
@@ -46,11 +46,11 @@ class Connection:
         ...     await connection.sender.send(b"tide")
     """
 
-    def __init__(self, runner: Runner, *, is_client: bool) -> None:
-        self._runner = runner
+    def __init__(self, protocol: AqueductProtocol, *, is_client: bool) -> None:
+        self._protocol = protocol
         self._is_client = is_client
-        runner.make_handle = make_handle
-        self._entrypoint = make_handle(runner, runner.engine.channels.entrypoint)
+        protocol.make_handle = make_handle
+        self._entrypoint = make_handle(protocol, protocol.engine.channels.entrypoint)
 
     @property
     def sender(self) -> Sender[Any]:
@@ -80,12 +80,12 @@ class Connection:
             ConnectionLost: The connection ended before the headers arrived.
             RemoteProtocolError: The peer broke the protocol before its headers arrived.
         """
-        return await within(timeout, asyncio.shield(self._runner.peer_headers), "waiting for the peer's headers")
+        return await within(timeout, asyncio.shield(self._protocol.peer_headers), "waiting for the peer's headers")
 
     @property
     def peer_address(self) -> Address:
         """The peer's address in the form that `socket` uses: host and port first."""
-        return self._runner.address
+        return self._protocol.address
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
@@ -100,22 +100,22 @@ class Connection:
     @property
     def peer_certificate_der(self) -> bytes | None:
         """The peer's TLS certificate in DER form; None if it presented none, or the session was resumed."""
-        return self._runner.adapter.peer_certificate
+        return self._protocol.adapter.peer_certificate
 
     @property
     def early_data_accepted(self) -> bool:
         """Whether the server accepted the data sent before the handshake was complete."""
-        return self._runner.adapter.lifecycle.early_data_accepted
+        return self._protocol.adapter.lifecycle.early_data_accepted
 
     @property
     def closed(self) -> bool:
         """Whether the connection has ended."""
-        return self._runner.ended.done()
+        return self._protocol.ended.done()
 
     @property
     def error(self) -> Exception | None:
         """The error with which the connection failed; None while it is open, and after an orderly close by either side."""
-        return self._runner.error
+        return self._protocol.error
 
     def stats(self) -> AqueductStats:
         """Return the connection's current state and counters. Can be called from any thread.
@@ -125,9 +125,9 @@ class Connection:
         Returns:
             The statistics.
         """
-        runner = self._runner
+        protocol = self._protocol
         role = "client" if self._is_client else "server"
-        return connection_stats((runner,), runner.traffic, ConnectionCounters(), role=role, closed=self.closed)
+        return connection_stats((protocol,), protocol.traffic, ConnectionCounters(), role=role, closed=self.closed)
 
     async def wait_closed(self, timeout: float | None = None) -> None:
         """Wait until the connection has ended. Returns after an orderly close by either side.
@@ -140,9 +140,9 @@ class Connection:
             ConnectionLost: The connection was lost.
             RemoteProtocolError: The peer broke the protocol, or reports that this side did.
         """
-        await within(timeout, asyncio.shield(self._runner.ended), "waiting for the connection to close")
-        if self._runner.error is not None:
-            raise self._runner.error.with_traceback(None)
+        await within(timeout, asyncio.shield(self._protocol.ended), "waiting for the connection to close")
+        if self._protocol.error is not None:
+            raise self._protocol.error.with_traceback(None)
 
     async def wait_channels_closed(self, timeout: float | None = LINGER_S) -> None:
         """Wait until every channel has ended and the peer has everything that was sent. Does not raise Timeout.
@@ -150,7 +150,7 @@ class Connection:
         Args:
             timeout: Maximum number of seconds to wait; None waits forever.
         """
-        await self._runner.wait_channels_closed(timeout)
+        await self._protocol.wait_channels_closed(timeout)
 
     async def close(self, reason: str = "", timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Close the connection gracefully. Can be called more than once.
@@ -169,20 +169,20 @@ class Connection:
             NoReceivers: A receiver was closed before it had received all messages.
             LostInTransit: A receiver was lost on its way to the peer, with its messages.
         """
-        if self._runner.is_left:
+        if self._protocol.is_left:
             return
         try:
-            if not self._runner.closed_here:
+            if not self._protocol.closed_here:
                 if self._is_client:
                     self.sender.finish()
-                self._runner.engine.acknowledge_taken()
-                await self._runner.flush_messages(timeout)
+                self._protocol.engine.acknowledge_taken()
+                await self._protocol.flush_messages(timeout)
                 await self._hand_over_end()
         finally:
             self.abort(reason)
             if self._is_client:
                 # On a server, the socket stays open and repeats the close without waiting here.
-                await self._runner.wait_over(DRAIN_S)
+                await self._protocol.wait_over(DRAIN_S)
 
     def abort(self, reason: str = "") -> None:
         """Close the connection and all its channels immediately. Unacknowledged messages may be lost. Can be called more than once.
@@ -190,8 +190,8 @@ class Connection:
         Args:
             reason: A text for the peer.
         """
-        self._runner.closed_here = True
-        self._runner.close(reason)
+        self._protocol.closed_here = True
+        self._protocol.close(reason)
 
     def __repr__(self) -> str:
         host, port, *_ = self.peer_address
@@ -213,18 +213,18 @@ class Connection:
         overtook its acknowledgments, its client would report messages as lost that the handler has received.
         """
         if not self._is_client:
-            await self._runner.hand_over()
+            await self._protocol.hand_over()
         else:
             with contextlib.suppress(TimeoutError, ChannelError):
-                async with asyncio.timeout(self._runner.flush_time):
+                async with asyncio.timeout(self._protocol.flush_time):
                     await self.sender.wait_closed()
 
     def __del__(self) -> None:
-        runner = getattr(self, "_runner", None)
-        if runner is None or runner.closed_here or runner.is_left:
+        protocol = getattr(self, "_protocol", None)
+        if protocol is None or protocol.closed_here or protocol.is_left:
             return
-        if self._is_client and not runner.engine.is_ended:
+        if self._is_client and not protocol.engine.is_ended:
             text = f"{self!r} was dropped without being closed"
-            runner.close_unused()
+            protocol.close_unused()
             # Without `source`, because a recorded warning would keep the entrypoint's handle alive, and with it the connection.
             warnings.warn(text, ResourceWarning, stacklevel=2)

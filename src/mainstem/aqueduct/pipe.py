@@ -40,7 +40,7 @@ from mainstem.errors import (
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.halves import Half, Incoming
-    from mainstem.aqueduct.runner import Runner
+    from mainstem.aqueduct.protocol import AqueductProtocol
     from mainstem.aqueduct.serializers import DetachFunction
 
 
@@ -70,7 +70,7 @@ class Pipe:
     _waiters_pid: int = 0
     # If the channel is networked: the half that stays here, how it ended, and the fast path for plain bytes.
     half: Half | None = None
-    runner: Runner = field(init=False)
+    protocol: AqueductProtocol = field(init=False)
     end: SenderState | ReceiverState | None = None
     fast: SenderHalf | None = None
     # Messages without attachments that were taken from the engine together.
@@ -119,9 +119,9 @@ class Pipe:
 
     # A networked channel.
 
-    def connect(self, runner: Runner, half: Half) -> None:
+    def connect(self, protocol: AqueductProtocol, half: Half) -> None:
         """Make the channel a networked one; ``half`` is the half that stays here."""
-        self.runner, self.half, half.owner = runner, half, self
+        self.protocol, self.half, half.owner = protocol, half, self
         if isinstance(half, SenderHalf):
             half.max_messages, half.max_bytes = self.max_messages, self.max_bytes
             if half.state.is_final:
@@ -129,12 +129,12 @@ class Pipe:
         elif half.state.is_final:
             self.receiver_ended(half.state)
 
-    def send_away(self, runner: Runner, half: Half) -> None:
+    def send_away(self, protocol: AqueductProtocol, half: Half) -> None:
         """Make the channel a networked one, because one handle was sent in a message; ``half`` is the half that stays here."""
-        self.connect(runner, half)
+        self.connect(protocol, half)
         if half.is_sender:
             if self.queue or self.finished or self.aborted:
-                runner.loop.call_soon(self.drain)
+                protocol.loop.call_soon(self.drain)
         elif self.closed:
             self.close_half()
         if self._waiters:
@@ -149,7 +149,7 @@ class Pipe:
         assert self.half is not None
         self.batch.clear()
         self.half.owner = None
-        self.runner.engine.close_receiver(self.half.channel_id)
+        self.protocol.engine.close_receiver(self.half.channel_id)
 
     @property
     def name(self) -> str:
@@ -159,7 +159,7 @@ class Pipe:
     def error(self) -> MainstemError | None:
         """Return the sticky error of a networked channel; None while it is open or still has messages to receive."""
         end, half = self.end, self.half
-        if half is not None and self.runner.is_left:
+        if half is not None and self.protocol.is_left:
             return ClosedError(INHERITED)
         if end is None or self.batch or (isinstance(half, ReceiverHalf) and half.queue):
             return None
@@ -173,10 +173,10 @@ class Pipe:
                 f"{self.name}: its {'receiver' if is_sender else 'sender'} was lost in transit{self._lost}"
             )
         if end in (SenderState.DISCONNECTED, ReceiverState.DISCONNECTED):
-            error = ConnectionLost(f"{self.name}: {self.runner.reason}{self._lost}")
+            error = ConnectionLost(f"{self.name}: {self.protocol.reason}{self._lost}")
             if is_sender:
-                error.delivery = Delivery.NONE if self.runner.is_untouched else self._progress.delivery
-            error.__cause__ = self.runner.error
+                error.delivery = Delivery.NONE if self.protocol.is_untouched else self._progress.delivery
+            error.__cause__ = self.protocol.error
             return error
         return ClosedError(f"{self.name} {'was' if is_sender else 'has'} finished")
 
@@ -188,17 +188,17 @@ class Pipe:
 
     def reported(self) -> None:
         if self.half is not None:
-            self.runner.reported(self)
+            self.protocol.reported(self)
 
     def send(self, message: Any, tag: object = None) -> bool:
         """Encode and send one message and the handles in it; return False if there is no room."""
-        runner, half = self.runner, self.half
+        protocol, half = self.protocol, self.half
         assert isinstance(half, SenderHalf)
         if not half.accepts(self.mode):
             return False
-        is_raw = type(runner.serializer) is RawSerializer
+        is_raw = type(protocol.serializer) is RawSerializer
         if is_raw and type(message) is bytes:
-            runner.engine.sending.send_on(half, message, self.mode, (), tag)
+            protocol.engine.sending.send_on(half, message, self.mode, (), tag)
         else:
             # The handles are kept until they are marked as sent, because a handle that is dropped ends its channel.
             attached: list[tuple[Handle, Pipe]] = []
@@ -210,10 +210,10 @@ class Pipe:
                 attached.append((handle, pipe))
                 return len(attached) - 1
 
-            payload = runner.serializer.encode(message, attach)
-            kept = runner.engine.sending.send_on(half, payload, self.mode, kinds, tag)
+            payload = protocol.serializer.encode(message, attach)
+            kept = protocol.engine.sending.send_on(half, payload, self.mode, kinds, tag)
             for (_, pipe), kept_half in zip(attached, kept, strict=True):
-                pipe.send_away(runner, kept_half)
+                pipe.send_away(protocol, kept_half)
         if self.oneshot:
             # The engine finishes a oneshot when it sends its message.
             self.finished = True
@@ -233,13 +233,13 @@ class Pipe:
                 queue.popleft()
         except MainstemError as error:
             # The message cannot be sent, and no caller is waiting to be told, so cancel the channel.
-            self.runner.log_error(f"{self.name}: a queued message cannot be sent: {error}")
+            self.protocol.log_error(f"{self.name}: a queued message cannot be sent: {error}")
             queue.clear()
             self.aborted = True
         if self.aborted:
-            self.runner.engine.cancel(self.half.channel_id)
+            self.protocol.engine.cancel(self.half.channel_id)
         elif self.finished:
-            self.runner.engine.finish(self.half.channel_id)
+            self.protocol.engine.finish(self.half.channel_id)
         self.wake()
 
     @property
@@ -262,7 +262,7 @@ class Pipe:
             # If the connection was lost, some of these messages may have been delivered and only their acknowledgment lost.
             what = "acknowledged" if state is SenderState.DISCONNECTED else "delivered"
             self._lost = f"; {messages + queued} messages of {size} bytes were not {what}"
-            self.runner.not_delivered(self)
+            self.protocol.not_delivered(self)
         self.queue.clear()
         self._ended()
 
@@ -281,11 +281,11 @@ class Pipe:
 
     def decode(self, incoming: Incoming) -> Any:
         """Decode a message that may have attachments, and return the object that the application receives."""
-        runner, attachments, present = self.runner, incoming.attachments, self.runner.present
+        protocol, attachments, present = self.protocol, incoming.attachments, self.protocol.present
         if not attachments:
             return self.decode_plain(incoming.payload)
-        if type(runner.serializer) is RawSerializer:
-            made = [runner.make_handle(runner, each) for each in attachments]
+        if type(protocol.serializer) is RawSerializer:
+            made = [protocol.make_handle(protocol, each) for each in attachments]
             return Message(incoming.payload, made if present is None else list(map(present, made)))
         handles: dict[int, Any] = {}
 
@@ -294,7 +294,7 @@ class Pipe:
                 return _detach_nothing(index)
             if index in handles:
                 raise ValueError(f"attachment {index} was detached twice")
-            handle = handles[index] = runner.make_handle(runner, attachments[index])
+            handle = handles[index] = protocol.make_handle(protocol, attachments[index])
             return handle if present is None else present(handle)
 
         try:
@@ -308,11 +308,11 @@ class Pipe:
             # Drop the attachments that the serializer did not take.
             for index, attachment in enumerate(attachments):
                 if index not in handles:
-                    runner.engine.drop(attachment)
+                    protocol.engine.drop(attachment)
 
     def decode_plain(self, payload: bytes, detach: DetachFunction = _detach_nothing) -> Any:
         try:
-            return self.runner.serializer.decode(payload, detach)
+            return self.protocol.serializer.decode(payload, detach)
         except MainstemError:
             raise
         except Exception as error:

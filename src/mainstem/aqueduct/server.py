@@ -22,13 +22,14 @@ from mainstem.aqueduct.connection import DRAIN_S, LINGER_S, Connection, HeaderSo
 from mainstem.aqueduct.context import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR, Headers, as_headers
+from mainstem.aqueduct.protocol import AqueductProtocol, logger
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.lifecycle import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.runner import LONG_HEADER, Runner, UdpEndpoint, logger
 from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import CID_LENGTH, Settings
 from mainstem.aqueduct.stats import connection_stats
+from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
@@ -79,17 +80,17 @@ class Server(UdpEndpoint):
         self._defer_early_data = defer_early_data
         self._instrument = instrument
         self._context = context
-        self._admission: Admission[Runner] = Admission(
+        self._admission: Admission[AqueductProtocol] = Admission(
             max_connections=settings.max_connections,
             max_connections_per_address=settings.max_connections_per_address,
             drop=self._drop_silent,
         )
         self._first_packets = FirstPackets(context, self._admission, always_retry=settings.retry)
-        self._by_cid: dict[bytes, Runner] = {}
-        self._runners: dict[Runner, set[bytes]] = {}
-        self._tasks: dict[asyncio.Task[None], Runner] = {}
+        self._by_cid: dict[bytes, AqueductProtocol] = {}
+        self._protocols: dict[AqueductProtocol, set[bytes]] = {}
+        self._tasks: dict[asyncio.Task[None], AqueductProtocol] = {}
         # Connections with a running handler.
-        self._handled: set[Runner] = set()
+        self._handled: set[AqueductProtocol] = set()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = EndpointCounters()
@@ -114,7 +115,7 @@ class Server(UdpEndpoint):
     @property
     def connections(self) -> int:
         """The number of connections that are open, in their handshake, or closing."""
-        return len(self._runners)
+        return len(self._protocols)
 
     def stats(self) -> AqueductStats:
         """Return the server's current state and counters. Can be called from any thread.
@@ -122,11 +123,11 @@ class Server(UdpEndpoint):
         Returns:
             The statistics of all connections, including those that have ended.
         """
-        runners = tuple(self._runners)
-        return connection_stats(runners, self._traffic, self._ended_counts, role="server", closed=self.closed)
+        protocols = tuple(self._protocols)
+        return connection_stats(protocols, self._traffic, self._ended_counts, role="server", closed=self.closed)
 
-    def _own_runners(self) -> list[Runner]:
-        return list(self._runners)
+    def _own_protocols(self) -> list[AqueductProtocol]:
+        return list(self._protocols)
 
     def _leave_to_parent(self) -> None:
         super()._leave_to_parent()
@@ -136,17 +137,17 @@ class Server(UdpEndpoint):
                 self._ended.set_exception(ClosedError(INHERITED))
             self._ended.exception()
 
-    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        """Return the runner that a datagram belongs to, or None. A first packet creates a runner."""
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> AqueductProtocol | None:
+        """Return the connection that a datagram belongs to, or None. A first packet creates one."""
         if data and data[0] < LONG_HEADER:
             # The common case: one byte, then a connection id that this server has issued.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
         header = self._context.parse(data)
         if header is None:
             return None
-        runner = self._by_cid.get(header.destination_cid)
-        if runner is not None:
-            return runner
+        protocol = self._by_cid.get(header.destination_cid)
+        if protocol is not None:
+            return protocol
         if not self._closing:
             self._arrive(data, header, address, udp)
         return None
@@ -161,13 +162,13 @@ class Server(UdpEndpoint):
             udp.send([(found, address)])
         elif found is not None:
             adapter, is_proven = found
-            runner = self._start_runner(adapter, header, address, udp, len(data))
+            protocol = self._start_runner(adapter, header, address, udp, len(data))
             if is_proven:
-                self._take_place(runner)
+                self._take_place(protocol)
             else:
-                self._admission.enter_unproven(runner)
+                self._admission.enter_unproven(protocol)
             # The adapter has already received the packet.
-            runner.datagrams_received([], address)
+            protocol.datagrams_received([], address)
 
     def _refuse(self, address: Address) -> None:
         self._traffic.connections_refused += 1
@@ -176,26 +177,26 @@ class Server(UdpEndpoint):
         )
         self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
 
-    def _take_place(self, runner: Runner) -> bool:
+    def _take_place(self, protocol: AqueductProtocol) -> bool:
         """Give a connection from a proven address a place, or end it if there is none; return whether it has a place."""
-        if self._admission.enter(runner, owner_of(runner.address)):
+        if self._admission.enter(protocol, owner_of(protocol.address)):
             return True
         self._traffic.connections_refused += 1
-        runner.fail(ConnectionLost("the server has too many connections", delivery=Delivery.NONE), code=NO_PLACE)
+        protocol.fail(ConnectionLost("the server has too many connections", delivery=Delivery.NONE), code=NO_PLACE)
         return False
 
-    def _drop_silent(self, runner: Runner) -> None:
+    def _drop_silent(self, protocol: AqueductProtocol) -> None:
         """End a connection whose headers have not arrived, because another client needs its place."""
-        if not runner.engine.is_ended:
+        if not protocol.engine.is_ended:
             error = ConnectionLost(
                 "no connection headers had come, and the server needed the place for another client",
                 delivery=Delivery.NONE,
             )
-            runner.fail(error, code=NO_PLACE)
+            protocol.fail(error, code=NO_PLACE)
 
     def _start_runner(
         self, adapter: QuicAdapter, header: PacketHeader, address: Address, udp: UdpSocket, received: int
-    ) -> Runner:
+    ) -> AqueductProtocol:
         engine = AqueductEngine(
             is_client=False,
             limits=self._settings,
@@ -203,20 +204,20 @@ class Server(UdpEndpoint):
             peer=f"{address[0]}:{address[1]}",
             early_data=self._defer_early_data,
         )
-        runner = Runner(engine, adapter, udp, address, serializer=self._serializers[0])
+        protocol = AqueductProtocol(engine, adapter, udp, address, serializer=self._serializers[0])
         self._traffic.bytes_received += received
-        runner.traffic = self._traffic
-        runner.warnings = self._warnings
-        runner.on_headers = lambda headers: self._accept(runner, headers)
-        runner.on_over = lambda: self._forget(runner)
-        runner.ended.add_done_callback(lambda _: self._log_failure(runner))
-        runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
-        runner.expect_headers(self._settings.handshake_timeout)
-        cids = self._runners[runner] = {header.destination_cid, adapter.host_cid}
+        protocol.traffic = self._traffic
+        protocol.warnings = self._warnings
+        protocol.on_headers = lambda headers: self._accept(protocol, headers)
+        protocol.on_over = lambda: self._forget(protocol)
+        protocol.ended.add_done_callback(lambda _: self._log_failure(protocol))
+        protocol.established.add_done_callback(lambda _: protocol.is_open and self._take_place(protocol))
+        protocol.expect_headers(self._settings.handshake_timeout)
+        cids = self._protocols[protocol] = {header.destination_cid, adapter.host_cid}
 
         def issued(cid: bytes) -> None:
             cids.add(cid)
-            self._by_cid[cid] = runner
+            self._by_cid[cid] = protocol
 
         def retired(cid: bytes) -> None:
             cids.discard(cid)
@@ -225,65 +226,65 @@ class Server(UdpEndpoint):
         adapter.lifecycle.on_cid_issued, adapter.lifecycle.on_cid_retired = issued, retired
         for cid in tuple(cids):
             issued(cid)
-        return runner
+        return protocol
 
-    def _log_failure(self, runner: Runner) -> None:
+    def _log_failure(self, protocol: AqueductProtocol) -> None:
         """Log that a client broke a rule, or that a TLS handshake failed on either side."""
-        error = runner.error
-        host, port, *_ = runner.address
-        if runner.adapter.lifecycle.tls_failed:
-            self._warnings.log(logging.WARNING, "TLS handshake", f"{host}:{port}: {error}", runner.now_ns)
+        error = protocol.error
+        host, port, *_ = protocol.address
+        if protocol.adapter.lifecycle.tls_failed:
+            self._warnings.log(logging.WARNING, "TLS handshake", f"{host}:{port}: {error}", protocol.now_ns)
         elif isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             text = f"{host}:{port} broke a rule ({error.rule}), so its connection was closed: {error}"
-            self._warnings.log(logging.WARNING, error.rule, text, runner.now_ns)
+            self._warnings.log(logging.WARNING, error.rule, text, protocol.now_ns)
 
-    def _accept(self, runner: Runner, headers: Headers) -> None:
+    def _accept(self, protocol: AqueductProtocol, headers: Headers) -> None:
         if self._closing:
-            runner.close("the server is shutting down")
+            protocol.close("the server is shutting down")
             return
-        if not self._take_place(runner):
+        if not self._take_place(protocol):
             return
-        self._admission.heard(runner)
+        self._admission.heard(protocol)
         serializer = choose(self._serializers, headers)
         if serializer is None:
-            runner.fail(
+            protocol.fail(
                 RemoteProtocolError("the client offers no serializer that this server has", rule="serialization"),
                 code=SERIALIZATION_ERROR,
             )
             return
-        runner.serializer = serializer
+        protocol.serializer = serializer
         own = self._headers(headers) if callable(self._headers) else self._headers
-        connection = Connection(runner, is_client=False)
-        runner.engine.accept([*offer_headers([serializer]), *as_headers(own)], runner.now_ns)
-        runner.wake()
-        task = start_task(self._run(runner, connection), runner.loop)
-        self._tasks[task] = runner
-        self._handled.add(runner)
+        connection = Connection(protocol, is_client=False)
+        protocol.engine.accept([*offer_headers([serializer]), *as_headers(own)], protocol.now_ns)
+        protocol.wake()
+        task = start_task(self._run(protocol, connection), protocol.loop)
+        self._tasks[task] = protocol
+        self._handled.add(protocol)
         task.add_done_callback(self._handler_ended)
-        runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, task))
+        protocol.ended.add_done_callback(lambda _: self._cancel_handler(protocol, task))
 
-    def _cancel_handler(self, runner: Runner, task: asyncio.Task[None]) -> None:
+    def _cancel_handler(self, protocol: AqueductProtocol, task: asyncio.Task[None]) -> None:
         """Cancel the handler of a connection that has ended.
 
         A handler that closed the connection itself keeps running. After an orderly close by a client that had finished the
         entrypoint, the handler has ``drain_timeout`` to process messages that it has not received or finished processing: they
         were acknowledged, and nobody else has them. The server cannot tell whether the handler is still working on them.
         """
-        if runner.closed_here or task.done():
+        if protocol.closed_here or task.done():
             return
-        if runner.error is None and runner.has_all:
-            timer = runner.loop.call_later(self._settings.drain_timeout, task.cancel)
+        if protocol.error is None and protocol.has_all:
+            timer = protocol.loop.call_later(self._settings.drain_timeout, task.cancel)
             task.add_done_callback(lambda _: timer.cancel())
         else:
             task.cancel()
 
-    async def _run(self, runner: Runner, connection: Connection) -> None:
+    async def _run(self, protocol: AqueductProtocol, connection: Connection) -> None:
         """Run a connection's handler, and close the connection once it has returned and the channels have ended."""
         try:
             await self._handler(connection)
             connection.receiver.abort()
             await connection.wait_channels_closed(self._settings.drain_timeout)
-            messages, size = runner.engine.unacknowledged
+            messages, size = protocol.engine.unacknowledged
             if messages:
                 logger.warning(
                     "%s: %d messages of %d bytes were not delivered", connection.peer_address, messages, size
@@ -293,27 +294,27 @@ class Server(UdpEndpoint):
                 self._traffic.handlers_failed += 1
                 text = f"the handler of {connection.peer_address} failed: {type(error).__name__}: {error}"
                 self._warnings.log(logging.ERROR, kind_of(error), text, self._now_ns, error=error)
-                runner.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
+                protocol.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
             elif isinstance(error, RemoteProtocolError):
-                runner.fail(error, code=error.code or PROTOCOL_ERROR)
+                protocol.fail(error, code=error.code or PROTOCOL_ERROR)
             else:
                 logger.info("%s: %s", connection.peer_address, error)
         finally:
             connection.abort()
 
-    def _forget(self, runner: Runner) -> None:
-        if runner in self._runners:
-            add_counters(self._ended_counts, runner.engine.context.counts)
-        for cid in self._runners.pop(runner, ()):
+    def _forget(self, protocol: AqueductProtocol) -> None:
+        if protocol in self._protocols:
+            add_counters(self._ended_counts, protocol.engine.context.counts)
+        for cid in self._protocols.pop(protocol, ()):
             self._by_cid.pop(cid, None)
-        if runner not in self._handled:
-            self._admission.leave(runner)
+        if protocol not in self._handled:
+            self._admission.leave(protocol)
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        runner = self._tasks.pop(task)
-        self._handled.discard(runner)
-        if runner not in self._runners:
-            self._admission.leave(runner)
+        protocol = self._tasks.pop(task)
+        self._handled.discard(protocol)
+        if protocol not in self._protocols:
+            self._admission.leave(protocol)
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop accepting connections, wait until the handlers have returned, and close the server.
@@ -349,8 +350,8 @@ class Server(UdpEndpoint):
                     address = self._tasks[task].address
                     logger.warning("the handler of %s is still running %g s after it was cancelled", address, timeout)
             await asyncio.sleep(0)
-            if self._runners:
-                await asyncio.wait([runner.over for runner in self._runners], timeout=DRAIN_S)
+            if self._protocols:
+                await asyncio.wait([protocol.over for protocol in self._protocols], timeout=DRAIN_S)
         finally:
             self._release()
 
@@ -364,16 +365,16 @@ class Server(UdpEndpoint):
         """Close all connections and cancel the handlers; return the handlers' tasks."""
         self._closing = True
         handlers = self._handlers()
-        for runner in list(self._runners):
-            runner.close("the server is shutting down")
+        for protocol in list(self._protocols):
+            protocol.close("the server is shutting down")
         for task in handlers:
             task.cancel()
         return handlers
 
     def _release(self) -> None:
         self._close_sockets()
-        for runner in list(self._runners):
-            runner.give_up()
+        for protocol in list(self._protocols):
+            protocol.give_up()
         self._warnings.flush(self._now_ns)
         if not self.closed:
             self._ended.set_result(None)

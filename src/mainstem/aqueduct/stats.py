@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.endpoint_stats import EndpointCounters
     from mainstem.aqueduct.context import ConnectionCounters
-    from mainstem.aqueduct.runner import Runner
+    from mainstem.aqueduct.protocol import AqueductProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +41,29 @@ class AqueductStats(EndpointStats):
 
 
 def connection_stats(
-    runners: Iterable[Runner], traffic: EndpointCounters, ended: ConnectionCounters, *, role: str, closed: bool
+    protocols: Iterable[AqueductProtocol],
+    traffic: EndpointCounters,
+    ended: ConnectionCounters,
+    *,
+    role: str,
+    closed: bool,
 ) -> AqueductStats:
-    """Return the statistics of an endpoint; ``ended`` holds the counters of runners that are gone."""
-    runners = tuple(runners)
-    open_runners = [runner for runner in runners if runner.is_open]
+    """Return the statistics of an endpoint; ``ended`` holds the counters of connections that are gone."""
+    protocols = tuple(protocols)
+    open_protocols = [protocol for protocol in protocols if protocol.is_open]
     counts = replace(ended)
-    for runner in runners:
-        add_counters(counts, runner.engine.context.counts)
+    for protocol in protocols:
+        add_counters(counts, protocol.engine.context.counts)
     values = counters(traffic) | asdict(counts)
-    # The engine counts channel halves, because the runner does not see all of them.
+    # The engine counts channel halves, because the `AqueductProtocol` does not see all of them.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(
         protocol="aqueduct",
         role=role,
         closed=closed,
-        connections=len(open_runners),
-        streams=sum(runner.engine.live_halves for runner in open_runners),
-        unsent_bytes=sum(runner.engine.unacknowledged[1] for runner in open_runners),
-        unread_bytes=sum(runner.engine.buffer.size for runner in open_runners),
+        connections=len(open_protocols),
+        streams=sum(protocol.engine.live_halves for protocol in open_protocols),
+        unsent_bytes=sum(protocol.engine.unacknowledged[1] for protocol in open_protocols),
+        unread_bytes=sum(protocol.engine.buffer.size for protocol in open_protocols),
         **values,
     )

@@ -65,7 +65,7 @@ async def at_rest(connection: Connection, halves: int = 1) -> None:
 
     def left() -> int:
         gc.collect()
-        return connection._runner.engine.live_halves
+        return connection._protocol.engine.live_halves
 
     await until(lambda: left() <= halves, progress=left, poll_s=0.01)
 
@@ -88,7 +88,7 @@ async def test_oneshot_requests_leave_no_state(certificates: CertificateFiles, c
             assert await answer == b"echo %d" % number
         del answer_to, answer
         await at_rest(connection)
-        assert len(connection._runner.engine.streams.open) <= 4
+        assert len(connection._protocol.engine.streams.open) <= 4
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -324,7 +324,7 @@ async def test_a_paused_receiver_pauses_its_sender_with_bounded_queues(
 
     async def handler(connection: Connection) -> None:
         nonlocal total
-        engines.append(connection._runner.engine)
+        engines.append(connection._protocol.engine)
         await gate.wait()
         async for message in connection.receiver:
             total += len(message)
@@ -621,7 +621,7 @@ async def test_a_lost_cancel_does_not_busy_loop_while_messages_wait(
     flushes = 0
 
     async def handler(connection: Connection) -> None:
-        session = connection._runner
+        session = connection._protocol
         async for message in connection.receiver:
             # From here on, the network delivers nothing.
             session._udp.send = lambda datagrams: None  # type: ignore[method-assign]

@@ -41,7 +41,7 @@ async def test_early_data_is_processed_before_the_handshake_unless_deferred(
     waited: list[bool] = []
 
     async def handler(connection: Connection) -> None:
-        waited.append(connection._runner.adapter.lifecycle.handshake_done)
+        waited.append(connection._protocol.adapter.lifecycle.handshake_done)
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
 
@@ -94,8 +94,8 @@ async def test_an_address_token_is_kept_and_sent_once_in_the_next_first_flight(
     tokens: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        send_token(connection._runner.adapter.quic)
-        connection._runner.wake()
+        send_token(connection._protocol.adapter.quic)
+        connection._protocol.wake()
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
 
@@ -154,7 +154,7 @@ async def test_a_replayed_ticket_opens_nothing(certificates: CertificateFiles, b
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._runner.adapter.lifecycle.handshake_done
+        early = not connection._protocol.adapter.lifecycle.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)
@@ -196,7 +196,7 @@ async def test_the_first_flight_gets_a_response_before_anything_else_arrives(
     async def handler(connection: Connection) -> None:
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
-            known.append(connection._runner.adapter.lifecycle.handshake_done)
+            known.append(connection._protocol.adapter.lifecycle.handshake_done)
 
     sessions, tickets = SessionCache(), ServerTickets()
     serving = await aqueduct.aio.serve(
@@ -208,7 +208,7 @@ async def test_the_first_flight_gets_a_response_before_anything_else_arrives(
             assert await ask(connection, b"a full handshake") == b"a full handshake"
             await completed(connection, sessions, f"localhost:{serving.port}", backend)
         async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
-            session = connection._runner
+            session = connection._protocol
             send, receive = session._udp.send, session.datagrams_received
             dropped: list[int] = []
 
@@ -236,7 +236,7 @@ async def test_a_ticket_used_before_a_crash_stays_used_after_the_restart(
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._runner.adapter.lifecycle.handshake_done
+        early = not connection._protocol.adapter.lifecycle.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)

@@ -100,7 +100,7 @@ async def test_keep_alives_follow_the_shorter_idle_timeout(
         await connection.wait_closed()
 
     def intervals(*ends: Connection) -> list[float]:
-        return [end._runner.adapter.lifecycle.keep_alive for end in ends]
+        return [end._protocol.adapter.lifecycle.keep_alive for end in ends]
 
     async with await serving(certificates, handler, backend=backend, idle_timeout=12.0) as server:
         for times, expected in (
@@ -112,7 +112,7 @@ async def test_keep_alives_follow_the_shorter_idle_timeout(
             connections.clear()
             options: dict[str, Any] = {"ca": certificates.ca, "backend": client, **times}
             async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
-                await until(lambda: connections and connections[0]._runner.adapter.lifecycle.handshake_done)
+                await until(lambda: connections and connections[0]._protocol.adapter.lifecycle.handshake_done)
                 assert intervals(connection, connections[0]) == expected
 
 
@@ -327,8 +327,8 @@ async def test_a_handshake_that_completes_during_shutdown_is_rejected(
         late = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     ending = asyncio.ensure_future(server.shutdown(timeout=STALL_S))
     await settle()
-    late._runner.engine.start(late._runner.now_ns)
-    late._runner.wake()
+    late._protocol.engine.start(late._protocol.now_ns)
+    late._protocol.wake()
     await soon(late.wait_closed())
     assert not ending.done()
     go.set()
@@ -436,8 +436,8 @@ async def test_a_protocol_violation_is_logged_once_with_the_peer_and_the_rule(
         for _ in range(3):
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
             await connection.headers()
-            connection._runner.engine.output.send_datagram(b"\x63")
-            connection._runner.wake()
+            connection._protocol.engine.output.send_datagram(b"\x63")
+            connection._protocol.wake()
             with contextlib.suppress(Exception):
                 await soon(connection.wait_closed())
             connection.abort()
@@ -509,7 +509,7 @@ async def test_a_client_learns_of_a_close_although_its_packets_were_lost(
     send, lost = server._udp.send, []
 
     def lose_the_first(datagrams: list[Any]) -> None:
-        if not any(runner.adapter.lifecycle.closing for runner in server._runners) or lost:
+        if not any(protocol.adapter.lifecycle.closing for protocol in server._protocols) or lost:
             send(datagrams)
         else:
             lost.extend(datagrams)
@@ -601,7 +601,7 @@ async def test_leaving_reports_messages_the_server_had_not_read(certificates: Ce
 
     async def handler(connection: Connection) -> None:
         # Otherwise, a slow machine acknowledges them before the server closes.
-        connection._runner.engine.context.timing = Timing(ack_delay_ns=10**12)
+        connection._protocol.engine.context.timing = Timing(ack_delay_ns=10**12)
         await connection.receiver.receive()
         started.set()
         await asyncio.sleep(STALL_S)
@@ -784,7 +784,7 @@ async def test_an_internal_failure_ends_only_its_connection(
             await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
         ]
         assert await ask(first) == await ask(second) == b"tide"
-        session = next(iter(server._runners))
+        session = next(iter(server._protocols))
         monkeypatch.setattr(session.adapter, step, fail)
         receive = server._udp.receive
         with monkeypatch.context() as patch:

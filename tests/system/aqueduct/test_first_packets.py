@@ -154,7 +154,7 @@ async def test_a_client_silent_after_tls_is_ended_to_make_room(certificates: Cer
         with pytest.raises(ConnectionLost, match="needed the place for another client") as caught:
             await soon(first.wait_closed())
         assert caught.value.delivery == "none"
-        assert not second._runner.engine.is_ended
+        assert not second._protocol.engine.is_ended
         for connection in (first, second):
             connection.abort()
             await connection.close()

@@ -96,7 +96,7 @@ CHILDREN = {
     refused(server.wait)
     assert connection.closed and server.closed and connection.sender.closed
     assert isinstance(connection.error, ClosedError)
-    assert connection._inner._runner._udp.fileno() == -1 and server._inner._udp.fileno() == -1
+    assert connection._inner._protocol._udp.fileno() == -1 and server._inner._udp.fileno() == -1
     connection.stats(), server.stats(), repr(connection), repr(server), server.port
     """,
     "connects": """
@@ -185,7 +185,7 @@ def child(server, connection, receiver):
         each.abort()
     runs(server.shutdown)()
     own.close()
-    assert connection._runner._udp.fileno() == -1 and server._udp.fileno() == -1
+    assert connection._protocol._udp.fileno() == -1 and server._udp.fileno() == -1
 
 async def main():
     async with aio.serve(echo, **served) as server:

@@ -103,7 +103,7 @@ async def test_a_receiver_closed_after_its_channel_ended_is_forgotten(
         assert pipe.half is not None
         await until(lambda: pipe.end is not None, progress=lambda: pipe.end)
         receiver.abort()
-        assert connection._runner.engine.live_halves <= 1
+        assert connection._protocol.engine.live_halves <= 1
 
 
 def lose_datagram(output: Output, data: bytes) -> None:
@@ -126,7 +126,7 @@ async def test_channels_leave_no_state_however_they_end(
     sessions = []
 
     async def handler(connection: Connection) -> None:
-        sessions.append(connection._runner)
+        sessions.append(connection._protocol)
         await serve_everything(connection)
 
     serving = await aqueduct.aio.serve(
@@ -136,7 +136,7 @@ async def test_channels_leave_no_state_however_they_end(
         serving,
         aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client) as connection,
     ):
-        sessions.append(connection._runner)
+        sessions.append(connection._protocol)
 
         def left() -> list[tuple[int, int]]:
             gc.collect()

@@ -31,7 +31,7 @@ async def test_a_receiver_continues_while_unread_channels_are_paused(
     engines = []
 
     async def handler(connection: Connection) -> None:
-        engines.append(connection._runner.engine)
+        engines.append(connection._protocol.engine)
         async for message in connection.receiver:
             if message.payload == b"unread":
                 kept.extend(message.attachments)
@@ -124,7 +124,7 @@ async def test_bulk_transfer_continues_beside_unread_channels(certificates: Cert
 
     async def handler(connection: Connection) -> None:
         nonlocal count
-        engines.append(connection._runner.engine)
+        engines.append(connection._protocol.engine)
         async for message in connection.receiver:
             [receiver] = message.attachments
             if message.payload == b"bulk":

@@ -17,8 +17,8 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.protocol import AqueductProtocol
 from mainstem.aqueduct.quic.lifecycle import Lifecycle
-from mainstem.aqueduct.runner import Runner
 from mainstem.aqueduct.serializers import RAW
 from mainstem.aqueduct.settings import Settings
 
@@ -42,7 +42,7 @@ class MemoryAdapter:
     round_trip = None
     is_in_flight = False
     peer: MemoryAdapter
-    runner: Runner
+    protocol: AqueductProtocol
 
     def __init__(self) -> None:
         self.lifecycle = Lifecycle(NO_LIBRARY, Settings(keep_alive=0), is_client=False)
@@ -90,8 +90,8 @@ class MemoryAdapter:
         self._nudge()
 
     def _nudge(self) -> None:
-        runner = self.peer.runner
-        runner.loop.call_soon(runner.datagrams_received, [], ADDRESS)
+        protocol = self.peer.protocol
+        protocol.loop.call_soon(protocol.datagrams_received, [], ADDRESS)
 
     def has_events(self) -> bool:
         return bool(self.inbox)
@@ -120,14 +120,14 @@ class NoSocket:
 
 def join(limits: Limits | None = None) -> tuple[Connection, Connection]:
     """Return a client's and a server's connection, which exchange headers within a few loop iterations."""
-    runners = []
+    protocols = []
     adapters = MemoryAdapter(), MemoryAdapter()
     for adapter, is_client in zip(adapters, (True, False), strict=True):
         engine = AqueductEngine(is_client=is_client, limits=limits or Limits(), peer="the other")
-        adapter.runner = Runner(engine, adapter, NoSocket(), ADDRESS, serializer=RAW)  # type: ignore[arg-type]
-        runners.append(adapter.runner)
+        adapter.protocol = AqueductProtocol(engine, adapter, NoSocket(), ADDRESS, serializer=RAW)  # type: ignore[arg-type]
+        protocols.append(adapter.protocol)
     adapters[0].peer, adapters[1].peer = adapters[1], adapters[0]
-    client, server = runners
+    client, server = protocols
     server.on_headers = lambda headers: (server.engine.accept((), server.now_ns), server.wake())  # type: ignore[assignment,func-returns-value]
     client.engine.start(client.now_ns)
     client.flush()

@@ -99,7 +99,7 @@ async def test_every_waiting_call_raises_the_same_class_for_a_lost_connection() 
         )
     ]
     await asyncio.sleep(0)
-    client._runner.fail(ConnectionLost("the path is gone"))
+    client._protocol.fail(ConnectionLost("the path is gone"))
     outcomes = await soon(asyncio.gather(*waits, return_exceptions=True))
     assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * len(waits)
     for step in (sender.send(b""), sender.send_acknowledged(b""), far.receive(), client.sender.send(b"")):

@@ -36,7 +36,7 @@ class World:
 
     @property
     def adapter(self) -> MemoryAdapter:
-        adapter = self.client._runner.adapter
+        adapter = self.client._protocol.adapter
         assert isinstance(adapter, MemoryAdapter)
         return adapter
 
@@ -56,7 +56,7 @@ class World:
             conn.output.transport_state(uni_streams=0)
 
         self.adapter.update = update_without  # type: ignore[method-assign]
-        update_without(self.client._runner.engine)
+        update_without(self.client._protocol.engine)
 
     def silent(self) -> None:
         """From now on, nothing arrives from the server."""
@@ -64,7 +64,7 @@ class World:
 
     async def lose(self, **facts: str) -> None:
         await turns(10)
-        self.client._runner.fail(ConnectionLost("the path is gone", **facts))
+        self.client._protocol.fail(ConnectionLost("the path is gone", **facts))
 
 
 async def nothing(world: World) -> None:
@@ -166,7 +166,7 @@ async def test_connection_stats_count_messages_of_all_channels() -> None:
         return caught.value.delivery
 
     client, _ = join()
-    client._runner.fail(ConnectionLost("the path is gone"))
+    client._protocol.fail(ConnectionLost("the path is gone"))
     assert await lost(client) == "none"
     world = World()
     await world.start()

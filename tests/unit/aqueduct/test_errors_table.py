@@ -124,10 +124,10 @@ class World:
         elif way == "NoReceivers":
             far_receiver.abort()
         elif way == "ConnectionLost":
-            self.client._runner.fail(ConnectionLost("the path is gone"))
+            self.client._protocol.fail(ConnectionLost("the path is gone"))
         elif way == "RemoteProtocolError":
             await far_sender.send(b"\xc1")
-            self.client._runner.serializer = aqueduct.MsgspecSerializer()
+            self.client._protocol.serializer = aqueduct.MsgspecSerializer()
         elif way in ("BackPressured", "Timeout"):
             sender.configure(max_messages=1)
             with contextlib.suppress(mainstem_errors.BackPressured):
@@ -169,7 +169,7 @@ async def call_connection(call: str, way: str) -> None:
         if way == "Timeout":
             for _ in range(3):
                 await client.sender.send(b"not received")
-            client._runner.engine.context.limits = Limits()
+            client._protocol.engine.context.limits = Limits()
         else:
             world.kept += await world.pair(way)
             if way == "LostInTransit":
@@ -182,7 +182,7 @@ async def call_connection(call: str, way: str) -> None:
         await getattr(client, call.partition(".")[2])(timeout=0.0)
         return
     error = ConnectionLost("the path is gone") if way == "ConnectionLost" else RemoteProtocolError("no", rule="none")
-    client._runner.fail(error)
+    client._protocol.fail(error)
     await getattr(client, call.partition(".")[2])()
 
 

@@ -1,7 +1,4 @@
-"""Run connections in asyncio: UDP sockets, and for each connection its engine, QUIC adapter, timers and handles.
-
-A server has one socket per address and routes datagrams to runners by connection id. A client has a single socket. Sockets are
-read in batches, and all datagrams of one connection in a batch are processed together.
+"""Run a connection in asyncio: its engine, QUIC adapter, timers and handles.
 
 Everything runs in the event loop's thread, except `drop_later` and `close_unused`, which finalizers call from any thread, and
 ``leave_to_parent``, which ends everything in a forked child without sending a packet: keys, packet numbers and sockets are the
@@ -29,7 +26,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.endpoint_stats import EndpointCounters
-from mainstem._internal.exit_cleanup import INHERITED, leave_at_fork
+from mainstem._internal.exit_cleanup import INHERITED
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.events import (
     Acknowledged,
@@ -40,7 +37,6 @@ from mainstem.aqueduct.events import (
     Writable,
 )
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
-from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, LostInTransit, Timeout
 
@@ -57,9 +53,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.aqueduct")
 
-LONG_HEADER = 0x80
-"""The first bit of a packet. It is set in long headers, which only handshakes use."""
-
 MAX_UNDELIVERED = 64
 """Maximum number of senders with undelivered messages that are remembered until a call raises their error."""
 
@@ -74,7 +67,7 @@ FLUSH_ROUND_TRIPS = 20
 """Lower bound, in round trips, of the same limit: QUIC needs about that many to deliver data that was lost three times."""
 
 
-class Runner:
+class AqueductProtocol:
     """The state that a connection's handles share. Its methods run in the event loop's thread, except those that say otherwise."""
 
     def __init__(
@@ -111,7 +104,7 @@ class Runner:
         self.on_headers: Callable[[Headers], object] = lambda _: None
         self.on_over: Callable[[], None] = lambda: None
         # Makes the handle of a half that arrived in a message, and converts it into the object that the application receives.
-        self.make_handle: Callable[[Runner, Half], Any]
+        self.make_handle: Callable[[AqueductProtocol, Half], Any]
         self.present: Callable[[Any], Any] | None = None
         self._udp = udp
         self._scheduled = False
@@ -495,87 +488,6 @@ class Runner:
         """Wait until the QUIC connection is closed and forgotten on this side, for at most ``timeout`` seconds."""
         await asyncio.wait([self.over], timeout=timeout)
         self.give_up()
-
-
-class UdpEndpoint:
-    def __init__(self, *sockets: UdpSocket) -> None:
-        self._udp = sockets[0]
-        self._sockets = sockets
-        self._loop = asyncio.get_running_loop()
-        self._warnings = LogThrottle(logger)
-        self._writing: set[UdpSocket] = set()
-        self._open = True
-        for udp in sockets:
-            self._loop.add_reader(udp.fileno(), self._readable, udp)
-        leave_at_fork(self)
-
-    def _leave_to_parent(self) -> None:
-        """Close the sockets in a forked child, and leave the connections to the parent.
-
-        The loop's selector is shared with the parent, so nothing is unregistered there.
-        """
-        self._open = False
-        for udp in self._sockets:
-            udp.close()
-        for runner in self._own_runners():
-            runner.leave_to_parent()
-
-    def _own_runners(self) -> list[Runner]:
-        """Return the runners whose packets go through this endpoint."""
-        raise NotImplementedError
-
-    def _readable(self, udp: UdpSocket) -> None:
-        if not self._open:
-            return
-        batches: dict[tuple[Runner, Address], list[bytes]] = {}
-        last: Runner | None = None
-        came_from: Address = ()
-        batch: list[bytes] = []
-        cid: bytes | None = None
-        for data, address in udp.receive():
-            if data[1 : 1 + CID_LENGTH] == cid and data[0] < LONG_HEADER and address == came_from:
-                # Most packets are for the same connection as the previous one.
-                batch.append(data)
-                continue
-            try:
-                runner = self._route(data, address, udp)
-            except Exception as error:
-                # Continue with the datagrams of other connections.
-                text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
-                self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
-                continue
-            if runner is None:
-                continue
-            if runner is not last or address != came_from:
-                last, came_from = runner, address
-                batch = batches.setdefault((runner, address), [])
-            batch.append(data)
-            cid = data[1 : 1 + CID_LENGTH] if data and data[0] < LONG_HEADER else None
-        for (runner, address), datagrams in batches.items():
-            runner.datagrams_received(datagrams, address)
-        if udp.backlog and udp not in self._writing:
-            self._writing.add(udp)
-            self._loop.add_writer(udp.fileno(), self._writable, udp)
-
-    def _writable(self, udp: UdpSocket) -> None:
-        udp.flush()
-        if not udp.backlog:
-            self._writing.discard(udp)
-            self._loop.remove_writer(udp.fileno())
-
-    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        """Return the runner that a datagram is for, or None."""
-        raise NotImplementedError
-
-    def _close_sockets(self) -> None:
-        """Close the sockets. Calling it again has no effect."""
-        if self._open:
-            self._open = False
-            for udp in self._sockets:
-                self._loop.remove_reader(udp.fileno())
-                if udp in self._writing:
-                    self._loop.remove_writer(udp.fileno())
-                udp.close()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
