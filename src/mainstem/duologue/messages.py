@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from mainstem._internal.validation import as_message
+from mainstem.aeron.logbuffer.descriptor import wrap_i32
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 # The longest valid message is an error. Longer ones are refused without parsing.
@@ -150,12 +151,11 @@ def encrypt_session(session_id: int, key: int) -> int:
 
 def decrypt_session(encrypted: int, key: int) -> int:
     """Undo ``encrypt_session``. Returns a signed 32-bit integer."""
-    value = (encrypted ^ key) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
+    return wrap_i32(encrypted ^ key)
 
 
 def _is_int32(value: int) -> bool:
-    return -(1 << 31) <= value < 1 << 31
+    return value == wrap_i32(value)
 
 
 def _hex(data: bytes) -> bytes:

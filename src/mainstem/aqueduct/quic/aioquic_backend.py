@@ -30,7 +30,7 @@ from mainstem.aqueduct.quic.configuration import configure, ticket_options
 from mainstem.aqueduct.quic.lifecycle import Lifecycle
 from mainstem.aqueduct.quic.server_context import ServerContext
 from mainstem.aqueduct.quic.tickets import ticket_name
-from mainstem.errors import ConfigurationError, ConnectionLost
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,12 +163,7 @@ class AioquicAdapter:
                 elif isinstance(command, CloseConnection):
                     lifecycle.close(command.code, command.reason)
             except self.library_errors as error:
-                if quic.has_ended:
-                    # An event with the reason will follow.
-                    return
-                # The peer asked the library to stop this stream, and the library did so before the engine was notified.
-                if not (isinstance(command, SendStream | ResetStream) and command.stream_id in self._stopped):
-                    raise ConnectionLost(f"the QUIC library failed: {error}") from error
+                lifecycle.command_failed(command, self._stopped, error)
         self._stopped.clear()
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:

@@ -18,14 +18,16 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.aqueduct.certificates import describe_invalid_time
+from mainstem.aqueduct.events import ResetStream, SendStream
 from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR
 from mainstem.aqueduct.quic.farewell import Farewell, stateless_reset
 from mainstem.errors import ConnectionLost, Delivery, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from mainstem.aqueduct.engine import AqueductEngine
+    from mainstem.aqueduct.events import Command
     from mainstem.aqueduct.quic.qlog import QlogFiles
     from mainstem.aqueduct.quic.udp import Address
     from mainstem.aqueduct.settings import Settings
@@ -243,6 +245,15 @@ class Lifecycle:
     def notice_end(self) -> None:
         """Count the connection as open no longer if the library knows of its end. Called after it has processed packets."""
         self.is_open = self.is_open and not self._quic.has_ended
+
+    def command_failed(self, command: Command, stopped: Container[int], error: Exception) -> None:
+        """Raise ConnectionLost, unless the connection has ended, whose reason an event reports, or the peer stopped the stream.
+
+        The library stops such a stream before the engine is notified.
+        """
+        is_stopped = isinstance(command, SendStream | ResetStream) and command.stream_id in stopped
+        if not (is_stopped or self._quic.has_ended):
+            raise ConnectionLost(f"the QUIC library failed: {error}") from error
 
     def close(self, code: int, reason: str) -> None:
         self.closing = True

@@ -323,12 +323,7 @@ class Qh3Adapter:
                 elif isinstance(command, CloseConnection):
                     self.close(command.code, command.reason)
             except self.library_errors as error:
-                if quic.has_ended:
-                    # An event with the reason will follow.
-                    return
-                # The peer asked the library to stop this stream, and the library did so before the engine was notified.
-                if not (isinstance(command, SendStream | ResetStream) and command.stream_id in self._stopped):
-                    raise ConnectionLost(f"the QUIC library failed: {error}") from error
+                self.lifecycle.command_failed(command, self._stopped, error)
         self._stopped.clear()
         self._has_short = shorts > 0 and self._bulk_stream is not None
 
