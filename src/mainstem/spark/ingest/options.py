@@ -161,7 +161,7 @@ class IngestOptions(TableOptions):
                 )
             if self.append:
                 raise ConfigurationError(
-                    "`append` needs `format=delta` or iceberg: a directory of Parquet files belongs to one checkpoint"
+                    "`append` needs `format=delta` or `format=iceberg`: a directory of Parquet files belongs to one checkpoint"
                 )
             if self.compact_every:
                 raise ConfigurationError(f"`compact_every`: {NO_COMPACTION}")
