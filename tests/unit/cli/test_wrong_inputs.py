@@ -290,7 +290,7 @@ def options_of(line: str) -> set[str]:
         ("serve {directory} --listen a..b:1", "'a..b' is not a host name: each part between dots must have 1 to 63 letters"),
         ("ship {directory} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
         ("compact", "LOCATION is required: the directory or URL of the table"),
-        ("ingest {directory} --out {out} --append", "--append needs --format delta or iceberg"),
+        ("ingest {directory} --out {out} --append", "--append needs --format delta or --format iceberg"),
         ("ingest {directory} --out {out} --schema 'a int'", "--schema lists the columns of --codec, which is missing"),
         ("archive ls --dir {out}", "--dir or AERON_DIR chooses one that runs: /dev/shm/mine"),
         ("archive serve --archive-dir {directory} --dir {file} --with-driver", "{file} is not a driver's directory"),
