@@ -46,7 +46,7 @@ def test_a_second_source_is_refused_or_appended(trial: IngestTrial) -> None:
     log(trial.root / "second", numbered(range(30, 50)))
     trial.refuses("already has rows", "second", "other")
     if trial.format == "parquet":
-        trial.refuses("`append` needs `format=delta`", "second", "other", append=True)
+        trial.refuses("`append` needs `format=delta` or `format=iceberg`", "second", "other", append=True)
         return
     trial.run("second", "other", append=True)
     log(trial.root / "second", numbered(range(50, 60)))

@@ -162,7 +162,7 @@ class Server(UdpEndpoint):
             udp.send([(found, address)])
         elif found is not None:
             adapter, is_proven = found
-            protocol = self._start_runner(adapter, header, address, udp, len(data))
+            protocol = self._start_connection(adapter, header, address, udp, len(data))
             if is_proven:
                 self._take_place(protocol)
             else:
@@ -194,7 +194,7 @@ class Server(UdpEndpoint):
             )
             protocol.fail(error, code=NO_PLACE)
 
-    def _start_runner(
+    def _start_connection(
         self, adapter: QuicAdapter, header: PacketHeader, address: Address, udp: UdpSocket, received: int
     ) -> AqueductProtocol:
         engine = AqueductEngine(

@@ -163,6 +163,9 @@ class AioquicAdapter:
                 elif isinstance(command, CloseConnection):
                     lifecycle.close(command.code, command.reason)
             except self.library_errors as error:
+                if quic.has_ended:
+                    # An event with the reason will follow.
+                    return
                 lifecycle.command_failed(command, self._stopped, error)
         self._stopped.clear()
 

@@ -247,12 +247,8 @@ class Lifecycle:
         self.is_open = self.is_open and not self._quic.has_ended
 
     def command_failed(self, command: Command, stopped: Container[int], error: Exception) -> None:
-        """Raise ConnectionLost, unless the connection has ended, whose reason an event reports, or the peer stopped the stream.
-
-        The library stops such a stream before the engine is notified.
-        """
-        is_stopped = isinstance(command, SendStream | ResetStream) and command.stream_id in stopped
-        if not (is_stopped or self._quic.has_ended):
+        """Raise ConnectionLost, unless the peer asked to stop the stream: the library does that before the engine is notified."""
+        if not (isinstance(command, SendStream | ResetStream) and command.stream_id in stopped):
             raise ConnectionLost(f"the QUIC library failed: {error}") from error
 
     def close(self, code: int, reason: str) -> None:

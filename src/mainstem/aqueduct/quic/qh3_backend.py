@@ -323,6 +323,9 @@ class Qh3Adapter:
                 elif isinstance(command, CloseConnection):
                     self.close(command.code, command.reason)
             except self.library_errors as error:
+                if quic.has_ended:
+                    # An event with the reason will follow.
+                    return
                 self.lifecycle.command_failed(command, self._stopped, error)
         self._stopped.clear()
         self._has_short = shorts > 0 and self._bulk_stream is not None
