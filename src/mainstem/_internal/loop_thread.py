@@ -52,6 +52,8 @@ T = TypeVar("T")
 LIVENESS_S = 1.0
 # How long the remaining tasks may take to end when the loop is stopped.
 END_TIMEOUT_S = 10.0
+# Why a call is not started once the loop is ending.
+CLOSED = "the connection is closed"
 
 
 # -- blocking objects --------------------------------------------------------------------------------------------------
@@ -213,9 +215,10 @@ class LoopThread:
 
     def __init__(self, name: str = "mainstem-loop") -> None:
         self._pid = os.getpid()
-        self._ending: set[asyncio.Task[Any]] = set()
+        self.interrupted: set[asyncio.Task[Any]] = set()  # the tasks of interrupted calls that are still running
+        self.is_ending = False
         self._is_ready = threading.Event()
-        self._is_given_up = self._is_ending = False
+        self._is_given_up = False
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
@@ -265,7 +268,7 @@ class LoopThread:
         self._is_ready.set()
         if not self._is_given_up:
             self._loop.run_forever()
-        self._is_ending = True
+        self.is_ending = True
         # Cancel twice: a cancelled task may wait for a thread, and gives up waiting when it is cancelled again.
         for _ in range(2):
             tasks = asyncio.all_tasks(self._loop)
@@ -288,7 +291,7 @@ class LoopThread:
         If nothing is left to wait for, the function may return the result itself. It runs between the loop's tasks, even if an
         exception interrupts the call. Raises Timeout or ClosedError.
         """
-        call = Call(work, timeout, undo, self._ending)
+        call = Call(self, work, timeout, undo)
         try:
             try:
                 is_started = self._thread.is_alive()
@@ -299,9 +302,7 @@ class LoopThread:
                     raise
                 is_started = False
             if not is_started:
-                error = ClosedError(INHERITED if self.is_inherited else "the connection is closed")
-                error.delivery = Delivery.NONE
-                raise error
+                raise _not_started(INHERITED if self.is_inherited else CLOSED)
             while not call.ended.acquire(timeout=LIVENESS_S):
                 if not self._thread.is_alive() and not call.ended.acquire(blocking=False):
                     raise ClosedError("the connection was closed")
@@ -378,7 +379,7 @@ class LoopThread:
                 last()
         finally:
             # Stopped again, the loop would not wait for its last tasks.
-            if not self._is_ending:
+            if not self.is_ending:
                 self._loop.stop()
 
     def __enter__(self) -> LoopThread:
@@ -394,17 +395,16 @@ class LoopThread:
 class Call(Generic[T]):
     """One call: its work in the loop's thread, and the thread that waits for it.
 
-    ``ending`` has the tasks of interrupted calls that are still running, for all calls of a loop. ``start`` and ``interrupt`` run
-    in the loop's thread, once each (a second call does nothing). ``value`` and ``error`` are final once the caller's thread has
-    acquired ``ended``.
+    ``start`` and ``interrupt`` run in the loop's thread, once each (a second call does nothing). ``value`` and ``error`` are final
+    once the caller's thread has acquired ``ended``.
     """
 
     __slots__ = (
-        "_ending",
         "_interrupted",
         "_is_over",
         "_started",
         "_task",
+        "_thread",
         "_timeout",
         "_undo",
         "_work",
@@ -417,15 +417,15 @@ class Call(Generic[T]):
 
     def __init__(
         self,
+        thread: LoopThread,
         work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
         timeout: float | None,
         undo: Callable[[Any], object] | None,
-        ending: set[asyncio.Task[Any]],
     ) -> None:
+        self._thread = thread
         self._work: Any = work
         self._timeout = timeout
         self._undo = undo
-        self._ending = ending
         self._task: asyncio.Task[T] | None = None
         self._started = self._interrupted = self._is_over = False
         self.ended = threading.Lock()
@@ -433,11 +433,17 @@ class Call(Generic[T]):
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Start the work."""
+        """Start the work, unless the loop is ending: it has cancelled its tasks, and would leave a new one pending."""
         if self._started:
             return
         self._started = True
         work = self._work
+        if self._thread.is_ending:
+            if isinstance(work, CoroutineType):
+                work.close()
+            self.error = _not_started(CLOSED)
+            self._end()
+            return
         if not isinstance(work, CoroutineType):
             try:
                 work = self._work = work()
@@ -449,7 +455,7 @@ class Call(Generic[T]):
                 self.value = work
                 self._end()
                 return
-        if self._ending or self._timeout is not None:
+        if self._thread.interrupted or self._timeout is not None:
             work = self._limited()
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._end)
@@ -461,8 +467,8 @@ class Call(Generic[T]):
         """
 
         async def run() -> T:
-            while self._ending:
-                await asyncio.wait(set(self._ending))
+            while self._thread.interrupted:
+                await asyncio.wait(set(self._thread.interrupted))
             result: T = await self._work
             return result
 
@@ -478,14 +484,14 @@ class Call(Generic[T]):
             return
         self.start()
         if self._task is not None:
-            self._ending.add(self._task)
+            self._thread.interrupted.add(self._task)
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[T] | None = None) -> None:
         """Pass on the outcome, which is the task's if the work became one."""
         if task is not None:
             self._work.close()  # it was never started if the task was cancelled before its first step
-            self._ending.discard(task)
+            self._thread.interrupted.discard(task)
             if task.cancelled():
                 self.error = ClosedError("the connection was closed")
             elif (error := task.exception()) is not None:
@@ -500,3 +506,9 @@ class Call(Generic[T]):
     def _take_back(self) -> None:
         if self._undo is not None:
             self._undo(self.value if self.error is None else self.error)
+
+
+def _not_started(reason: str) -> ClosedError:
+    error = ClosedError(reason)
+    error.delivery = Delivery.NONE
+    return error
