@@ -152,6 +152,7 @@ class Session(Link):
         self.on_end: Callable[[], None] | None = None
         self._now_ns = now_ns
         self._wants_room = False
+        self._owes_end = False  # whether the end could not be said yet
         self._streams = StreamPair(
             aeron,
             channels.subscription(response.port, session_id),
@@ -310,7 +311,7 @@ class Session(Link):
         with self.changed:
             self.reason = str(self.error) if self.error else reason
             if self.error is None and (self.state is State.LEFT or not self.queued):
-                self._say_end()
+                self._owes_end = not self._say_end()
             if self.error is None and self.is_open:
                 # Neither the client nor the handler has ended the duologue, so the handler must not take this for an orderly end.
                 self.error = ClosedError(self._end)
@@ -323,11 +324,19 @@ class Session(Link):
         """Close the streams. Returns True once both are closed; call it again until then.
 
         The subscription stays open until the client's stream has ended too, for up to ``closing_timeout``, because only then is it
-        certain that the client knows of the end. With ``waits=False`` it closes at once.
+        certain that the client knows of the end. With ``waits=False`` it closes at once. If the client joined only now, the
+        driver may take no message for it yet, not even the end. Then the publication stays open as well, in any case.
         """
         exchange = self.exchange
-        listens = waits and exchange is not None and exchange.peer_listens and not self.lifetime.expired(now_ns)
-        return self._streams.close(listens=listens)
+        listens = False
+        if exchange is not None and not self.lifetime.expired(now_ns):
+            with suppress(MainstemError):
+                exchange.take_images()
+            listens = exchange.peer_listens
+        if self._owes_end:
+            with self.changed:
+                self._owes_end = listens and not self._say_end()
+        return not self._owes_end and self._streams.close(listens=listens and waits)
 
     def abandon(self) -> None:
         """Close the streams without waiting."""

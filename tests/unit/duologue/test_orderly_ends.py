@@ -75,9 +75,9 @@ def message(number: int) -> bytes:
 
 
 class Pair:
-    """A server and a client with an open duologue, each on a host of its own."""
+    """A server and a client with an open duologue, each on a host of its own; unless ``both``, open for the client at least."""
 
-    def __init__(self, world: World, rng: Random, *, encrypted: bool) -> None:
+    def __init__(self, world: World, rng: Random, *, encrypted: bool, both: bool = True) -> None:
         self.world = world
         world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
         world.expected_errors = (MainstemError,)
@@ -96,9 +96,11 @@ class Pair:
         self.server_end = End(near, lambda: self.core.do_work(world.now_ns))
         self.client_end = End(far, lambda: self.client.do_work(world.now_ns))
         self.ends = (self.server_end, self.client_end)
-        self.until(lambda: self.client.is_open and bool(sessions), "an open duologue")
-        (self.session,) = sessions
-        self.server_end.link, self.client_end.link = self.session, self.client
+        self.until(lambda: self.client.is_open and (not both or bool(sessions)), "an open duologue")
+        self.client_end.link = self.client
+        if both:
+            (self.session,) = sessions
+            self.server_end.link = self.session
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         def step() -> bool:
@@ -273,6 +275,17 @@ def test_a_handler_does_not_take_the_close_of_its_server_for_an_orderly_end(worl
     assert isinstance(pair.session.error, ClosedError)
     pair.until(lambda: pair.client_end.error is not None, "the end")
     assert isinstance(pair.client_end.error, ClosedError)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize(("world", "seed"), [(seed, seed) for seed in SEEDS], indirect=["world"])
+def test_a_server_that_closes_while_a_client_joins_says_its_end(world: World, seed: int, encrypted: bool) -> None:
+    pair = Pair(world, Random(seed), encrypted=encrypted, both=False)
+    pair.core.close()
+    pair.until(lambda: pair.client_end.error is not None, "the end")
+    assert type(pair.client_end.error) is ClosedError
+    assert "ended the duologue" in str(pair.client_end.error)
+    pair.until(lambda: pair.core.release(world.now_ns), "the end of the streams")
 
 
 # -- peers of other implementations, which say no end ------------------------------------------------------------------

@@ -450,6 +450,27 @@ def test_a_full_server_ends_a_duologue_that_no_client_joined(world: World) -> No
     assert ends.server.stats.duologues_evicted == 1
 
 
+def test_a_full_server_ends_a_duologue_that_a_client_joined_by_half(world: World) -> None:
+    ends = Ends(world, max_clients=1, join_timeout=30.0)
+    half = ends.client()
+    ends.until(lambda: half.duologue_session != 0, "a response")
+    # It sends, but never receives.
+    ends.clients.remove(half)
+    streams = half._streams
+    ends.until(lambda: streams.is_ready, "its streams")
+    subscription, publication = streams.subscription, streams.publication
+    assert subscription is not None
+    assert publication is not None
+    subscription.close()
+    end = world.now_ns + 3 * NS_PER_SECOND
+    ends.until(lambda: world.now_ns >= end, "the time in which it could have joined")
+    assert publication.is_connected
+    assert not ends.sessions
+    assert ends.joined().is_open
+    assert ends.server.stats.duologues_evicted == 1
+    publication.close()
+
+
 def test_a_client_without_a_request_is_refused_after_a_timeout(world: World) -> None:
     ends = Ends(world, handshake_timeout=1.0)
     host = world.add_host("quiet")
