@@ -18,6 +18,8 @@ CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorder
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 SPREAD = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 PYTEST = $(BIN)/python -m pytest $(SPREAD) --durations 20
+# Each worker imports every test. Keep what pytest makes of them, which takes longer than to load it.
+unexport PYTHONDONTWRITEBYTECODE
 # What `make coverage` measures, and by which tests; `tool.coverage` in pyproject.toml says how.
 PACKAGES = _core aeron aqueduct bymux duologue jmux mux
 COVERED = $(addprefix tests/unit/,$(PACKAGES) capture sim) tests/simulation tests/system/aqueduct $(wildcard $(addprefix tests/system/, \
