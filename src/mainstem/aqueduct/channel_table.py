@@ -2,7 +2,8 @@
 
 ``senders`` and ``receivers`` hold the live halves by channel id. ``drained`` holds receivers that have ended on the wire but still
 have something for the application. Three lists hold halves that something must happen to: ``lost`` and ``dropped`` are the work
-lists of `Loss`, and ``awaiting_control`` waits for the transport to open control streams.
+lists of `Loss`, and ``awaiting_control`` waits for the transport to open control streams. So does ``early``, the halves that are
+not obtainable yet, oldest first.
 
 Two filters store ids that the peer minted: those that have been attached to a message (allowed only once), and those whose half
 has ended here (late frames for them are dropped instead of creating ghost receivers).
@@ -75,6 +76,7 @@ class ChannelTable:
         self.lost: list[Half] = []
         self.dropped: list[tuple[Half, bool]] = []
         self.awaiting_control: deque[Half] = deque()
+        self.early: dict[Half, None] = {}
         self._next_index = dict.fromkeys(range(SPACE_MASK + 1), 0)
         self.closed_ids = IdFilter(context)
         self.attached_ids = IdFilter(context)
@@ -88,7 +90,7 @@ class ChannelTable:
             )
         else:
             self.entrypoint = self.receivers[ENTRYPOINT] = self.make_receiver(
-                ENTRYPOINT, minted_here=False, handed_over=True
+                ENTRYPOINT, minted_here=False, handed_over=True, obtainable=True
             )
 
     # Channel ids.
@@ -110,9 +112,9 @@ class ChannelTable:
 
     # Halves. A half that the peer minted is reachable, and this side opens its control stream.
 
-    def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
-        prefix = integer_frame(MESSAGE, channel_id)
-        return ReceiverHalf(channel_id, minted_here, not minted_here, bool(channel_id & ONESHOT), prefix, handed_over)
+    def make_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool, obtainable: bool) -> ReceiverHalf:
+        prefix, oneshot = integer_frame(MESSAGE, channel_id), bool(channel_id & ONESHOT)
+        return ReceiverHalf(channel_id, minted_here, not minted_here, oneshot, prefix, handed_over, obtainable)
 
     @property
     def live(self) -> int:
@@ -135,5 +137,5 @@ class ChannelTable:
 
     def forget(self) -> None:
         """Forget every live half. Receivers that the application can still read to their end stay."""
-        for table in (self.senders, self.receivers, self.lost, self.dropped, self.awaiting_control):
+        for table in (self.senders, self.receivers, self.lost, self.dropped, self.awaiting_control, self.early):
             table.clear()

@@ -57,19 +57,30 @@ class ControlStreams:
         self._receiving = receiving
 
     def open_waiting(self) -> None:
-        """Open control streams for waiting halves, as far as the transport has credit."""
-        while self._channels.awaiting_control and self._output.bidi_room > 0:
-            half = self._channels.awaiting_control.popleft()
-            data = integer_frame(CHANNEL_CONTROL, half.channel_id)
-            stream = self._streams.add(self._output.open_stream(data, unidirectional=False), Role.CONTROL)
-            if self._context.is_observed:
-                self._context.sent_frame(data)
-            if half.state.is_final:
-                # The half was lost before its control stream could be opened. The side that minted it must still be notified.
-                self._streams.reset(stream, RESET_LOST)
-                self._streams.abandon(stream)
-            else:
-                self._attach(half, stream)
+        """Open control streams for waiting halves, as far as the transport has credit.
+
+        Halves that are not obtainable yet leave one stream to the others. Whether a message that leads to them is lost may be known
+        only once another channel has ended, which needs a control stream of its own to end.
+        """
+        waiting, early = self._channels.awaiting_control, self._channels.early
+        while waiting and self._output.bidi_room > 0:
+            self._open(waiting.popleft())
+        while early and self._output.bidi_room > 1:
+            half = next(iter(early))
+            del early[half]
+            self._open(half)
+
+    def _open(self, half: Half) -> None:
+        data = integer_frame(CHANNEL_CONTROL, half.channel_id)
+        stream = self._streams.add(self._output.open_stream(data, unidirectional=False), Role.CONTROL)
+        if self._context.is_observed:
+            self._context.sent_frame(data)
+        if half.state.is_final:
+            # The half was lost before its control stream could be opened. The side that minted it must still be notified.
+            self._streams.reset(stream, RESET_LOST)
+            self._streams.abandon(stream)
+        else:
+            self._attach(half, stream)
 
     def attach(self, stream: Stream, channel_id: int) -> None:
         """Attach a control stream that the peer opened to its half, or reset it if the half is missing or already has one."""

@@ -268,7 +268,7 @@ class AqueductEngine:
         waiting = (
             output.writes or output.commands or channels.awaiting_control or self.sending.waiting or self.loss.notices
         )
-        return bool(waiting) or output.plain.has_output
+        return bool(waiting or channels.early) or output.plain.has_output
 
     @property
     def unacknowledged(self) -> tuple[int, int]:
@@ -381,7 +381,7 @@ class AqueductEngine:
     def data_to_send(self, now_ns: int) -> list[Command]:
         self.context.now_ns = now_ns
         if not self.is_ended:
-            if self.channels.awaiting_control:
+            if self.channels.awaiting_control or self.channels.early:
                 self.control.open_waiting()
             if self.loss.notices:
                 self.loss.send_notices()

@@ -28,7 +28,8 @@ bounded by the messages sent, not by what the peer writes. A set with more than 
 
 Messages on different streams and in datagrams arrive in any order, and a channel's messages can arrive before the message that
 the channel was attached to. So a receiver can exist, be acknowledged and even finish before the application can get it
-(``handed_over``). The tables in `state` define which inputs are possible in each state.
+(``handed_over``). Even then, that message may be on a channel that the application cannot get. A half is ``obtainable`` once every
+message that leads to it has arrived. The tables in `state` define which inputs are possible in each state.
 """
 
 from __future__ import annotations
@@ -174,14 +175,17 @@ class SenderHalf(Ledger):
     channel_id: int
 
     __slots__ = (
-        *("acked", "control", "declared", "minted_here", "oneshot", "ordered_stream", "owner", "pending"),
+        *("acked", "control", "declared", "minted_here", "obtainable", "oneshot", "ordered_stream", "owner", "pending"),
         *("pending_bytes", "reachable", "state", "unreliable", "wants_room"),
     )
 
-    def __init__(self, writer: MessageWriter, channel_id: int, limits: Limits, *, minted_here: bool) -> None:
+    def __init__(
+        self, writer: MessageWriter, channel_id: int, limits: Limits, *, minted_here: bool, obtainable: bool = True
+    ) -> None:
         messages, size, largest = limits.send_messages, limits.send_bytes, limits.max_payload
         Ledger.__init__(self, writer, channel_id, messages, size, largest, limits.unreliable_outstanding)
         self.minted_here = minted_here
+        self.obtainable = obtainable
         self.reachable = not (minted_here and channel_id)
         self.oneshot = bool(channel_id & ONESHOT)
         self.state = SenderState.OPEN
@@ -284,6 +288,7 @@ class ReceiverHalf:
     prefix: bytes
     # Whether the message that the receiver was attached to has arrived. Only then can the application get the receiver.
     handed_over: bool
+    obtainable: bool
     state: ReceiverState = ReceiverState.OPEN
     control: Stream | None = None
     owner: Owner | None = None

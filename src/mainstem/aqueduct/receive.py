@@ -8,8 +8,8 @@ unreliable message is dropped to make room for it.
 
 A message can arrive before the message that its channel was attached to. If the peer minted the channel and it is not known to
 have ended, a receiver is created immediately. It is not ``handed_over`` until the creating message arrives, and the application
-cannot get it before. If the creating message never arrives (a *ghost receiver*), the peer refuses the control stream that was
-opened for the receiver, and the receiver ends.
+cannot get it before, nor what comes in its messages. If the creating message never arrives (a *ghost receiver*), the peer refuses
+the control stream that was opened for the receiver, and the receiver ends.
 
 Three functions process messages, and all make the same decisions. `receive_message` takes any message. `receive_run` takes
 plain messages that follow one another on a stream, without decoding each frame. `receive_alone` takes messages that were alone
@@ -116,7 +116,7 @@ class Receiving:
             self._context.counts.unreliable_late += 1
             return True
         if attachments:
-            halves = tuple(map(self._take_attachment, attachments))
+            halves = tuple([self._take_attachment(attached, receiver) for attached in attachments])
             receiver.queue.append(Incoming(channel_id, payload, halves, number, stream is None))
         else:
             receiver.put((payload,), None if stream is not None else range(number, number + 1))
@@ -202,14 +202,10 @@ class Receiving:
             return None
         self._channels.check_count()
         # The message that this channel is attached to has not arrived yet.
-        return self._add_receiver(channel_id, handed_over=False)
-
-    def _add_receiver(self, channel_id: int, *, handed_over: bool) -> ReceiverHalf:
-        """Create the receiver of a channel that the peer minted. This side opens its control stream."""
-        receiver = self._channels.make_receiver(channel_id, minted_here=False, handed_over=handed_over)
+        receiver = self._channels.make_receiver(channel_id, minted_here=False, handed_over=False, obtainable=False)
         self._channels.receivers[channel_id] = receiver
         self._context.counts.halves_created += 1
-        self._channels.awaiting_control.append(receiver)
+        self._channels.early[receiver] = None
         return receiver
 
     def _evict(self, receiver: ReceiverHalf) -> bool:
@@ -236,8 +232,8 @@ class Receiving:
             receiver.received.remove(number)
         return True
 
-    def _take_attachment(self, channel_id: int) -> Half:
-        """Return the half that came attached to a message. Raises RemoteProtocolError."""
+    def _take_attachment(self, channel_id: int, carrier: ReceiverHalf) -> Half:
+        """Return the half that came attached to a message on the channel of ``carrier``. Raises RemoteProtocolError."""
         if bool(channel_id & MINTED_BY_SERVER) != self._context.is_client or channel_id == ENTRYPOINT:
             text = f"{describe(channel_id)} came attached, although the peer did not mint it"
             raise protocol_error("attachment minter", text)
@@ -249,26 +245,49 @@ class Receiving:
             raise protocol_error("attached twice", f"{describe(channel_id)} was attached to two messages")
         if receiver is not None:
             receiver.handed_over = True
+            if carrier.obtainable:
+                self._make_obtainable(receiver)
             if receiver.state.is_final and not receiver.queue:
                 del self._channels.drained[channel_id]
             return receiver
         self._channels.check_count()
         # A closed half was lost while its creating message was in flight, and that message's channel is being lost as well.
         was_closed = channel_id in self._channels.closed_ids
+        obtainable = carrier.obtainable
+        half: Half
         if self._channels.flows_here(channel_id):
-            if not was_closed:
-                return self._add_receiver(channel_id, handed_over=True)
-            receiver = self._channels.make_receiver(channel_id, minted_here=False, handed_over=True)
-            receiver.state = ReceiverState.LOST
-            return receiver
-        sender = SenderHalf(self._output.plain, channel_id, self._context.limits, minted_here=False)
-        if was_closed:
-            sender.state = SenderState.LOST
+            half = self._channels.make_receiver(channel_id, minted_here=False, handed_over=True, obtainable=obtainable)
+            if was_closed:
+                half.state = ReceiverState.LOST
+                return half
+            self._channels.receivers[channel_id] = half
         else:
-            self._channels.senders[channel_id] = sender
-            self._context.counts.halves_created += 1
-            self._channels.awaiting_control.append(sender)
-        return sender
+            writer, limits = self._output.plain, self._context.limits
+            half = SenderHalf(writer, channel_id, limits, minted_here=False, obtainable=obtainable)
+            if was_closed:
+                half.state = SenderState.LOST
+                return half
+            self._channels.senders[channel_id] = half
+        self._context.counts.halves_created += 1
+        if obtainable:
+            self._channels.awaiting_control.append(half)
+        else:
+            self._channels.early[half] = None
+        return half
+
+    def _make_obtainable(self, receiver: ReceiverHalf) -> None:
+        """Note that every message that leads to a receiver has arrived, and so to the halves in its unread messages."""
+        halves: deque[Half] = deque((receiver,))
+        while halves:
+            half = halves.popleft()
+            half.obtainable = True
+            if half in self._channels.early:
+                del self._channels.early[half]
+                self._channels.awaiting_control.append(half)
+            if isinstance(half, ReceiverHalf):
+                for incoming in half.queue:
+                    if isinstance(incoming, Incoming):
+                        halves += incoming.attachments
 
     def closed_channel_lost(self, channel_id: int) -> None:
         """Process a ClosedChannelLost frame: a channel that the peer minted, and that had closed, was lost in transit."""

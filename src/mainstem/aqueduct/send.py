@@ -86,7 +86,7 @@ class Sending:
                     channels.senders[channel_id] = sender_here
                     kept.append(sender_here)
                 else:
-                    receiver = channels.make_receiver(channel_id, minted_here=True, handed_over=True)
+                    receiver = channels.make_receiver(channel_id, minted_here=True, handed_over=True, obtainable=True)
                     channels.receivers[channel_id] = receiver
                     kept.append(receiver)
         links = tuple(kept)

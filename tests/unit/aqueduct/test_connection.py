@@ -274,6 +274,26 @@ def test_control_streams_wait_for_stream_credit() -> None:
     assert SenderEnded(inner, SenderState.FINISHED) in pair.client.events
 
 
+def test_a_receiver_ahead_of_its_creating_message_leaves_one_control_stream() -> None:
+    pair = Pair()
+    senders, allow = pair.client.conn.channels.senders, pair.server.conn.output.transport_state
+    allow(bidi_streams=1)
+    pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
+    (early,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER])
+    (inner,) = pair.client.conn.send(early, b"ahead", attach=[RECEIVER])
+    pair.run()
+    (later,) = pair.client.conn.send(0, b"later", mode=Mode.UNORDERED, attach=[RECEIVER])
+    pair.run()
+    assert [senders[channel].control is not None for channel in (early, inner, later)] == [False, False, True]
+    allow(bidi_streams=2)
+    pair.run()
+    assert [senders[channel].control is not None for channel in (early, inner)] == [True, False]
+    # The creating message arrives, so the application can get the receiver, and what is in its messages.
+    pair.release()
+    assert senders[inner].control is not None
+    assert pair.server.conn.output.bidi_room == 0
+
+
 def test_closing_the_connection_ends_each_half_once() -> None:
     pair = Pair()
     pair.client.conn.send(0, b"x", attach=[RECEIVER, SENDER])
