@@ -45,7 +45,7 @@ def main() -> None:
         with open_recordings(directory) as recordings:
             fields = pl.Struct({"symbol": pl.String, "price": pl.Int64})
             quotes = (
-                recordings.scan_polars()
+                recordings.to_polars()
                 .select(pl.col("payload").cast(pl.String).str.json_decode(fields).alias("q"))
                 .unnest("q")
             )

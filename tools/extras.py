@@ -11,7 +11,7 @@ EXTRAS = {
     "cli": ("the `mainstem` command, its live views and its HTTP servers", "every command; OpenTelemetry metrics"),
     "tables": (
         "Arrow, Polars and DuckDB",
-        "`open_recordings(...).scan()`, `offer_arrow`, `poll_arrow`; `mainstem export`, `analyze`",
+        "`open_recordings(...).to_polars()`, `offer_arrow`, `poll_arrow`; `mainstem export`, `analyze`",
     ),
     "stores": ("object stores and HTTP", "recordings and captures at URLs; `mainstem ship`"),
     "spark": ("Apache Spark, with a Java runtime", "`mainstem.spark`; `mainstem ingest`"),

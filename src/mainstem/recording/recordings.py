@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from mainstem.errors import RecordingError, RecordingNotFound
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.reader import OpenFiles, RecordingReader
-from mainstem.recording.rows.filters import row_filter
+from mainstem.recording.rows.batches import messages
+from mainstem.recording.rows.filters import bounds_of_ids, row_filter
 from mainstem.recording.rows.scan_range import ranges_within
 from mainstem.recording.scan import Scan
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 
@@ -31,8 +33,7 @@ class Recordings:
     bytes), term_id, term_offset, flags, reserved_value, recorded_at (UTC, null if unknown), length and payload. Each
     read covers what is recorded when it begins. Recordings that start later appear in the next ``open_recordings``.
 
-    It has Arrow's stream interface, so DuckDB, Polars and others accept the object itself as a table. For pandas, call
-    ``scan().to_pandas()``.
+    It has Arrow's stream interface, so DuckDB, Polars and others accept the object itself as a table.
 
     Args:
         readers: A reader for each recording; they are closed with this object.
@@ -40,8 +41,8 @@ class Recordings:
 
     Example:
         >>> with mainstem.open_recordings("tides") as recordings:
-        ...     table = recordings.scan(["position", "payload"], [("stream_id", "=", 1001)]).to_arrow()
-        ...     trades = recordings.scan(codec="avro", codec_options={"schema": "trade.avsc"}).to_polars().collect()
+        ...     table = recordings.to_arrow(["position", "payload"], stream_id=1001)
+        ...     trades = recordings.to_polars(codec="avro", codec_options={"schema": "trade.avsc"}).collect()
     """
 
     def __init__(self, readers: Iterable[RecordingReader], archives: Iterable[Archive]) -> None:
@@ -82,13 +83,16 @@ class Recordings:
         columns: Iterable[str] | None = None,
         where: Any = None,
         *,
+        stream_id: int | None = None,
+        session_id: int | None = None,
+        recording_id: int | None = None,
         frames: bool = False,
         strict: bool = True,
         codec: Codec | str | None = None,
         codec_options: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> Scan:
-        """Select rows and columns. Methods of the scan read them: ``to_arrow()``, ``to_polars()``, ``to_pandas()``, ...
+        """Select rows and columns, to read them in batches, or several times.
 
         Args:
             columns: The names of the columns, in the desired order; None for all.
@@ -96,6 +100,9 @@ class Recordings:
                 be true; a list of such lists, one of which must be true; or a ``pyarrow.compute.Expression``. Lists on
                 recording_id, stream_id, session_id, position and recorded_at read only what can match; an expression reads
                 everything. Times are ``datetime`` or ISO 8601, UTC unless they have an offset.
+            stream_id: Only messages of this stream.
+            session_id: Only messages of this session.
+            recording_id: Only messages of this recording.
             frames: Whether a row is a frame instead of a message. There is an additional column ``type`` then.
             strict: Whether corrupt or missing data raises. Otherwise, it is skipped up to the next message that can be read, and
                 the skipped positions are logged.
@@ -116,6 +123,7 @@ class Recordings:
             self._readers,
             columns,
             where,
+            {"stream_id": stream_id, "session_id": session_id, "recording_id": recording_id},
             frames=frames,
             strict=strict,
             codec=codec,
@@ -123,11 +131,31 @@ class Recordings:
             schema=schema,
         )
 
-    def scan_polars(self, **options: Any) -> pl.LazyFrame:
-        """Return the rows as a lazy frame of Polars: ``scan(...).to_polars()``.
+    def to_arrow(self, columns: Iterable[str] | None = None, where: Any = None, **options: Any) -> pa.Table:
+        """Read rows into an Arrow table.
 
         Args:
-            options: As for ``scan``.
+            columns: As for ``scan``.
+            where: As for ``scan``.
+            **options: As for ``scan``.
+
+        Returns:
+            The table.
+
+        Raises:
+            ConfigurationError: A column, a filter or a codec is invalid.
+            MissingExtraError: pyarrow is not installed.
+            RecordingError: A segment is missing or corrupt.
+        """
+        return self.scan(columns, where, **options).to_arrow()
+
+    def to_polars(self, columns: Iterable[str] | None = None, where: Any = None, **options: Any) -> pl.LazyFrame:
+        """Return rows as a lazy frame of Polars; ``collect()`` reads them. See `Scan.to_polars`.
+
+        Args:
+            columns: As for ``scan``.
+            where: As for ``scan``.
+            **options: As for ``scan``.
 
         Returns:
             The lazy frame.
@@ -136,7 +164,50 @@ class Recordings:
             ConfigurationError: A column, a filter or a codec is invalid.
             MissingExtraError: pyarrow or polars is not installed.
         """
-        return self.scan(**options).to_polars()
+        return self.scan(columns, where, **options).to_polars()
+
+    def to_pandas(self, columns: Iterable[str] | None = None, where: Any = None, **options: Any) -> pd.DataFrame:
+        """Read rows into a pandas DataFrame.
+
+        Args:
+            columns: As for ``scan``.
+            where: As for ``scan``.
+            **options: As for ``scan``.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            ConfigurationError: A column, a filter or a codec is invalid.
+            MissingExtraError: pyarrow or pandas is not installed.
+            RecordingError: A segment is missing or corrupt.
+        """
+        return self.scan(columns, where, **options).to_pandas()
+
+    def messages(
+        self, *, stream_id: int | None = None, session_id: int | None = None, recording_id: int | None = None
+    ) -> Iterator[bytes]:
+        """Iterate over the payloads of messages, recording by recording, and in order within each. Needs no extra.
+
+        Args:
+            stream_id: Only messages of this stream.
+            session_id: Only messages of this session.
+            recording_id: Only messages of this recording.
+
+        Yields:
+            Payloads.
+
+        Raises:
+            RecordingError: A segment is missing or corrupt. The error names file and position.
+
+        Example:
+            >>> for payload in recordings.messages(stream_id=1001):
+            ...     print(payload.decode())
+        """
+        ids = {"stream_id": stream_id, "session_id": session_id, "recording_id": recording_id}
+        for reader, start, end in ranges_within(self._readers, bounds_of_ids(ids), frames=False):
+            for _, payload in messages(reader, start, end):
+                yield payload
 
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
         """Yield the range of each recording that has the rows that a filter selects, for ``batches`` and ``replay``.
@@ -162,9 +233,7 @@ class Recordings:
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         # pandas asks for an array, and would otherwise make a row for each recording.
-        raise TypeError(
-            "recordings are not an array: call scan().to_pandas(), or pass them to Polars or pyarrow.table()"
-        )
+        raise TypeError("recordings are not an array: call to_pandas(), or pass them to Polars or pyarrow.table()")
 
 
 def open_recordings(location: Path | str, store_options: Mapping[str, str] | None = None) -> Recordings:
@@ -185,7 +254,7 @@ def open_recordings(location: Path | str, store_options: Mapping[str, str] | Non
 
     Example:
         >>> with open_recordings("s3://bucket/tides") as recordings:
-        ...     recordings.scan(["stream_id", "length"]).to_arrow()
+        ...     recordings.to_arrow(["stream_id", "length"])
     """
     with _opened(location, store_options) as archives:
         open_files = OpenFiles()

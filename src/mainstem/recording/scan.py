@@ -60,6 +60,7 @@ class Scan:
         readers: Sequence[RecordingReader],
         columns: Iterable[str] | None,
         where: Any,
+        ids: Mapping[str, int | None],
         *,
         frames: bool,
         strict: bool,
@@ -68,7 +69,7 @@ class Scan:
         schema: pa.Schema | None,
     ) -> None:
         self._readers, self._frames, self._strict = readers, frames, strict
-        self._filter = row_filter(where, frames=frames)
+        self._filter = row_filter(where, ids, frames=frames)
         self._decoding: Decoding | None = None
         if codec is not None:
             if frames:

@@ -84,7 +84,7 @@ def test_a_lazy_query_decodes_and_returns_what_it_does_on_a_data_frame(recording
     for options in ({}, {"columns": ["n", "t", "position", "stream_id", "problem", "payload", "length"]}):
         eager = pl.from_arrow(recordings.scan(codec="json", **options).to_arrow())
         for lazy in (
-            recordings.scan_polars(codec="json", **options),
+            recordings.to_polars(codec="json", **options),
             recordings.scan(codec="json", **options).to_polars(),
         ):
             assert query(lazy).collect().equals(query(eager))
@@ -98,7 +98,7 @@ def test_a_lazy_query_reads_only_the_messages_that_its_condition_allows(recordin
             read.append(len(payloads))
             return super().decode_batch(payloads, schema)
 
-    frame = recordings.scan_polars(codec=Counting(), schema=pa.schema([("n", pa.int64())]))
+    frame = recordings.to_polars(codec=Counting(), schema=pa.schema([("n", pa.int64())]))
     assert frame.filter(pl.col("position") <= 192).select("n").collect()["n"].to_list() == [0, 1, 2]
     assert sum(read) == 3
 

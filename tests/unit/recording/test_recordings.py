@@ -86,15 +86,18 @@ def test_every_output_format_has_the_same_rows(recorded: Recorded, recordings: R
     assert recordings.scan().to_reader().read_all().equals(table)
     assert pa.table(recordings).equals(table)  # through the Arrow C stream interface
     assert recordings.scan().to_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
-    assert recordings.scan_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
+    assert recordings.to_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
+    assert recordings.to_arrow().equals(table)
     assert recordings.scan().to_pandas()["payload"].tolist() == expected
+    assert recordings.to_pandas()["payload"].tolist() == expected
+    assert list(recordings.messages()) == expected
     assert duckdb.sql("select payload from recordings").fetchall() == [(payload,) for payload in expected]
 
 
 def test_constructors_of_data_frames_take_recordings_as_a_table_or_refuse(recordings: Recordings) -> None:
     assert pl.DataFrame(recordings).equals(eager_frame(recordings))
     assert pl.LazyFrame(recordings).collect().equals(eager_frame(recordings))
-    with pytest.raises(TypeError, match=r"call scan\(\)\.to_pandas\(\)"):
+    with pytest.raises(TypeError, match=r"call to_pandas\(\)"):
         pd.DataFrame(recordings)
 
 
@@ -112,6 +115,37 @@ def test_selected_columns_come_in_the_requested_order(recordings: Recordings) ->
     assert recordings.scan(frames=True).to_arrow().num_rows > recordings.scan().to_arrow().num_rows
     with pytest.raises(ConfigurationError, match="no column 'topic'"):
         recordings.scan(["topic"]).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        None,
+        [("position", "<", 4096)],
+        [[("position", "<", 4096)], [("length", ">", 100)]],
+        pc.field("position") < 4096,
+    ],
+    ids=["nothing", "filters", "alternatives", "an expression"],
+)
+def test_ids_narrow_what_a_filter_selects(recordings: Recordings, where: Any) -> None:
+    selected = recordings.scan(["position"], where).to_arrow().num_rows
+    parts = [recordings.to_arrow(["stream_id"], where, stream_id=each)["stream_id"] for each in (1001, 1002, 1003)]
+    assert [part.unique().to_pylist() for part in parts] == [[1001], [1002], [1003]]
+    assert sum(map(len, parts)) == selected
+    assert recordings.to_arrow(where=where, stream_id=1001, recording_id=1).num_rows == 0
+    assert recordings.to_arrow(where=where, session_id=7).num_rows == 0
+    with pytest.raises(ConfigurationError, match="stream_id"):
+        recordings.to_arrow(where=where, stream_id="tides")
+
+
+def test_messages_of_one_stream_or_session(recorded: Recorded, recordings: Recordings) -> None:
+    for reader in recordings:
+        ids = reader.descriptor
+        payloads = recorded.payloads[ids.stream_id]
+        assert list(recordings.messages(stream_id=ids.stream_id)) == payloads
+        assert list(recordings.messages(session_id=ids.session_id)) == payloads
+        assert list(recordings.messages(recording_id=ids.recording_id)) == payloads
+    assert list(recordings.messages(stream_id=1001, session_id=7)) == []
 
 
 columns = st.sampled_from(["recording_id", "stream_id", "session_id", "position", "recorded_at", "length"])
@@ -285,6 +319,8 @@ def test_a_time_without_an_offset_is_in_utc(recordings: Recordings) -> None:
         ([("stream_id", "in", 5)], "not a list of values"),
         ([("recorded_at", ">", "noon")], r"(no|not a) time"),
         ([("recorded_at", ">", 5)], "not a time"),
+        ([("stream_id", "=", "tides")], "not a number"),
+        ([("position", "in", [0, None])], "not a number"),
     ],
 )
 def test_an_invalid_filter_is_refused(recordings: Recordings, where: Any, reason: str) -> None:

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from numbers import Real
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.recording.rows.schema import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import polars as pl
 
@@ -103,6 +104,11 @@ def among(column: str, values: Iterable[int]) -> PredicateBounds:
     return EVERYTHING
 
 
+def bounds_of_ids(ids: Mapping[str, int | None]) -> PredicateBounds:
+    """Return the bounds of exactly the messages with these ids; None allows all of them."""
+    return reduce(and_, (among(name, [value]) for name, value in ids.items() if value is not None), EVERYTHING)
+
+
 def _only(column: str, values: Any) -> PredicateBounds:
     return replace(EVERYTHING, **{column: values})
 
@@ -118,6 +124,7 @@ def _either(one: Ids, other: Ids) -> Ids:
 OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=", "in", "not in")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES = ("recorded_at",)
+NUMBERS = (*IDS, "position", "term_id", "term_offset", "flags", "reserved_value", "length")
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,19 @@ class RowFilter:
     bounds: PredicateBounds = EVERYTHING
     columns: frozenset[str] | None = frozenset()
 
+    def __and__(self, other: RowFilter) -> RowFilter:
+        expressions = [each for each in (self.expression, other.expression) if each is not None]
+        columns = None if self.columns is None or other.columns is None else self.columns | other.columns
+        return RowFilter(reduce(and_, expressions) if expressions else None, self.bounds & other.bounds, columns)
 
-def row_filter(where: Any, *, frames: bool) -> RowFilter:
-    """Parse ``where``. Raises ConfigurationError, which names the invalid part."""
+
+def row_filter(where: Any, ids: Mapping[str, int | None] | None = None, *, frames: bool) -> RowFilter:
+    """Parse ``where``, for rows that also have the given ``ids``. Raises ConfigurationError, which names the invalid part."""
+    chosen = [(name, "=", value) for name, value in (ids or {}).items() if value is not None]
+    return _parsed(where, frames=frames) & _parsed(chosen or None, frames=frames)
+
+
+def _parsed(where: Any, *, frames: bool) -> RowFilter:
     if where is None:
         return RowFilter()
     with needs_extras():
@@ -175,6 +192,8 @@ def _checked(part: Any, *, frames: bool) -> tuple[str, str, Any]:
 
 
 def _literal(name: str, value: Any) -> Any:
+    if name in NUMBERS and not isinstance(value, Real):
+        raise ConfigurationError(f"where: {value!r} is not a number, but {name} is")
     if name not in TIMES:
         return value
     if isinstance(value, str):
