@@ -34,13 +34,15 @@ def table(cancelled: str, never_waits: str) -> dict[str, str]:
         "ExclusivePublication": ("add_destination", "remove_destination", "send"),
         "Image": ("reject",),
         "Opening": ("__aenter__", "__aexit__"),
-        "PersistentSubscription": ("messages", "next_arrow", "__aiter__"),
+        "PersistentSubscription": ("messages", "next_arrow", "receive", "__aiter__"),
         "Poller": ("messages",),
         "Publication": ("add_destination", "remove_destination", "send"),
         "Request": ("respond",),
         "Requester": ("request", "__aenter__", "__await__"),
         "Responder": ("requests", "serve", "__aenter__", "__await__"),
-        "Subscription": ("add_destination", "messages", "next_arrow", "remove_destination", "wait_for_data", "__aiter__"),
+        "Subscription": (
+            "add_destination", "messages", "next_arrow", "receive", "remove_destination", "wait_for_data", "__aiter__",
+        ),
     }  # fmt: skip
     resources = ("Counter", "ExclusivePublication", "PersistentSubscription", "Publication", "Subscription")
     instant = dict.fromkeys(resources, ("close", "__aenter__", "__aexit__"))
@@ -114,6 +116,9 @@ async def stream(cancel: Canceller, aeron: aio.Aeron, stream_id: int, way: str, 
         elif way == "poller":
             done, turn = await cancel.once("Poller.messages", lambda: anext(poller.messages()))
             received += [turn[1]] if turn is not None else []
+        elif way == "receive" or (way == "persistent" and rng.random() < 0.3):
+            done, message = await cancel.once(f"{name}.receive", subscription.receive)
+            received += [message] if done else []
         else:
             iterate, call = rng.choice((("messages", subscription.messages), ("__aiter__", subscription.__aiter__)))
             done, message = await cancel.once(f"{name}.{iterate}", lambda call=call: anext(call()))  # type: ignore[misc]
@@ -214,7 +219,7 @@ async def aeron_world(cancel: Canceller, resources: tuple[str, Path]) -> list[Ca
         entered, other = await cancel.once("Opening.__aenter__", opening.__aenter__)
         opening.discard()
     await cancel.once("Opening.__aexit__", lambda: opening.__aexit__(None, None, None))
-    ways = rng.sample(("messages", "next_arrow", "persistent", "poller", "wait_for_data"), 2)
+    ways = rng.sample(("messages", "next_arrow", "persistent", "poller", "receive", "wait_for_data"), 2)
     await asyncio.gather(
         *(stream(cancel, aeron, 1000 + number, way, recordings) for number, way in enumerate(ways)),
         destinations(cancel, aeron, 1100),

@@ -301,9 +301,9 @@ class MemoryStream:
         self.position += len(buffer)
         return self.position
 
-    def poll(self, handler: Any, fragment_limit: int) -> int:
+    def poll(self, handler: Any, limit: int) -> int:
         count = 0
-        while self.messages and count < fragment_limit:
+        while self.messages and count < limit:
             handler(self.messages.popleft())
             count += 1
         return count

@@ -222,7 +222,7 @@ async def test_a_final_status_of_an_offer_is_a_lost_connection(status: OfferStat
         def offer(self, buffer: bytes, /) -> int:
             return status
 
-        def poll(self, handler: object, fragment_limit: int) -> int:
+        def poll(self, handler: object, limit: int) -> int:
             return 0
 
     ends = Refusing()

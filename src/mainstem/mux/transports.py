@@ -433,8 +433,8 @@ class Subscription(Protocol):
     If it also has ``images`` and ``closed``, as Aeron's does, the end of the peer's stream is noticed.
     """
 
-    def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
-        """Receive at most ``fragment_limit`` messages."""
+    def poll(self, handler: Callable[[Any], object], limit: int) -> int:
+        """Receive at most ``limit`` messages."""
         ...
 
 

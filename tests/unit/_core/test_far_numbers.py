@@ -46,7 +46,7 @@ def test_offsets_whose_difference_no_number_holds_are_refused() -> None:
 
 POLLS: dict[str, Any] = {
     "poll": lambda image, limit: image.poll(lambda _: None, limit),
-    "bounded_poll": lambda image, limit: image.bounded_poll(lambda _: None, 1 << 40, fragment_limit=limit),
+    "bounded_poll": lambda image, limit: image.bounded_poll(lambda _: None, 1 << 40, limit=limit),
     "bounded_poll_position": lambda image, limit: image.bounded_poll(lambda _: None, limit),
     "controlled_poll": lambda image, limit: image.controlled_poll(lambda _: None, limit),
     "block_poll": lambda image, limit: image.block_poll(lambda _: None, limit) // 64,

@@ -180,7 +180,7 @@ def test_a_bounded_poll_takes_only_fragments_before_the_position(log: Log):
     assert image.bounded_poll(bag, 128) == 2
     assert image.bounded_poll(bag, 128) == 0
     assert image.bounded_poll(bag, 64) == 0
-    assert image.bounded_poll(bag, 1 << 40, fragment_limit=1) == 1
+    assert image.bounded_poll(bag, 1 << 40, limit=1) == 1
     assert bag == [b"a", b"b", b"c"]
 
 
@@ -424,7 +424,7 @@ def test_only_images_with_frames_an_end_or_an_error_are_ready(core: Core) -> Non
 
 READS = {
     "poll": lambda image, bag: image.poll(bag, 100),
-    "bounded_poll": lambda image, bag: image.bounded_poll(bag, T, fragment_limit=100),
+    "bounded_poll": lambda image, bag: image.bounded_poll(bag, T, limit=100),
     "poll_messages": lambda image, bag: image.poll_messages(bag, 100),
     "controlled_poll": lambda image, bag: image.controlled_poll(bag, 100),
     "block_poll": lambda image, bag: image.block_poll(bag, 1 << 30),

@@ -298,6 +298,12 @@ def test_leaving_an_iterator_consumes_only_yielded_messages(recorded: Publisher,
     assert [*first, b"7", *rest] == recorded.payloads
 
 
+def test_messages_are_received_one_by_one(recorded: Publisher, tmp_path: Path) -> None:
+    with persistent(FakeClient(), tmp_path) as subscription:
+        first = [subscription.receive() for _ in range(7)]
+        assert [*first, *everything(subscription)] == recorded.payloads
+
+
 def test_a_record_batch_has_the_same_messages(recorded: Publisher, tmp_path: Path) -> None:
     with persistent(FakeClient(), tmp_path) as subscription:
         assert subscription.poll_arrow(0 + 3)["payload"].to_pylist() == recorded.payloads[:3]
@@ -389,8 +395,9 @@ def test_waiting_times_out_and_raises_once_closed(recorded: Publisher, tmp_path:
     with persistent(FakeClient(), tmp_path) as subscription, pytest.raises(Timeout):
         for _ in subscription.messages(timeout=NS_PER_SECOND / 1e9):
             pass
-    with pytest.raises(ClosedError):
-        subscription.poll_bytes()
+    for use in (subscription.poll_bytes, subscription.receive):
+        with pytest.raises(ClosedError):
+            use()
     subscription.close()
 
 

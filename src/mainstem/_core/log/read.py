@@ -472,38 +472,38 @@ class ImageReader:
 
     # -- the public methods ------------------------------------------------------------------------------------------
 
-    def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
+    def poll(self, handler: Callable[[Fragment], object], limit: cython.longlong = 10) -> int:
         """Call ``handler`` with each available fragment. A poll stops at the end of a term.
 
         The position moves once, at the end, even if the handler raises; the fragment that it raised on counts as read.
 
         Args:
             handler: Called with each ``Fragment``, which is valid only inside the call.
-            fragment_limit: The maximum number of fragments.
+            limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
         """
-        return self.deliver(handler, fragment_limit, NEVER_NS, False)
+        return self.deliver(handler, limit, NEVER_NS, False)
 
     def bounded_poll(
         self,
         handler: Callable[[Fragment], object],
         limit_position: cython.longlong,
         *,
-        fragment_limit: cython.longlong = 10,
+        limit: cython.longlong = 10,
     ) -> int:
         """Poll only fragments that start before a position.
 
         Args:
             handler: As for ``poll``.
             limit_position: The position.
-            fragment_limit: The maximum number of fragments.
+            limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
         """
-        return self.deliver(handler, fragment_limit, max(0, limit_position), False)
+        return self.deliver(handler, limit, max(0, limit_position), False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
         """Poll whole messages; messages in several fragments are assembled first.
@@ -517,17 +517,17 @@ class ImageReader:
         """
         return self.deliver(handler, message_limit, NEVER_NS, True)
 
-    def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
+    def controlled_poll(self, handler: Callable[[Fragment], int | None], limit: cython.longlong = 10) -> int:
         """Poll fragments with a handler that decides how to continue.
 
         Args:
             handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
-            fragment_limit: The maximum number of fragments.
+            limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
         """
-        return self.control(handler, fragment_limit)
+        return self.control(handler, limit)
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
         """Deliver whole frames, headers included, as one block.
@@ -741,19 +741,19 @@ class SubscriptionReader:
         self.next_image = first + 1
         return first
 
-    def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
+    def poll(self, handler: Callable[[Fragment], object], limit: cython.longlong = 10) -> int:
         """Call ``handler`` with each available fragment of all images, without waiting.
 
         If the handler raises, the fragment that it raised on counts as read.
 
         Args:
             handler: Called with each ``Fragment``, which is valid only inside the call.
-            fragment_limit: The maximum number of fragments.
+            limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
         """
-        return self.poll_all(handler, fragment_limit, False)
+        return self.poll_all(handler, limit, False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
         """Poll whole messages of all images; messages in several fragments are assembled first.
@@ -784,12 +784,12 @@ class SubscriptionReader:
                 break
         return count
 
-    def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
+    def controlled_poll(self, handler: Callable[[Fragment], int | None], limit: cython.longlong = 10) -> int:
         """Poll fragments with a handler that decides how to continue.
 
         Args:
             handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
-            fragment_limit: The maximum number of fragments.
+            limit: The maximum number of fragments.
 
         Returns:
             The number of fragments.
@@ -802,8 +802,8 @@ class SubscriptionReader:
         image: ImageReader
         for i in range(n):
             image = images[(first + i) % n]
-            count += image.control(handler, fragment_limit - count)
-            if count >= fragment_limit:
+            count += image.control(handler, limit - count)
+            if count >= limit:
                 break
         return count
 

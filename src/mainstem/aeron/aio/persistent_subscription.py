@@ -55,6 +55,12 @@ class PersistentSubscription(PersistentBase, Closing):
             # A stream that always has messages must not keep the event loop from running other tasks.
             await asyncio.sleep(0)
 
+    async def receive(self, *, timeout: float | None = None) -> bytes:
+        """Wait for the next message and return it."""
+        # A stream that always has messages must not keep the event loop from running other tasks.
+        await asyncio.sleep(0)
+        return self._first(await self._next(timeout))
+
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch."""
         return self._rows(await self._next(timeout), limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
@@ -140,6 +141,16 @@ class Subscription(SubscriptionBase[Image], Destinations):
         """Yield whole messages as they arrive. Leaving or cancelling the iterator loses no message."""
         take = partial(self._take_messages, MESSAGES_AT_ONCE, metadata)
         return iterate(lambda: self._conductor, self, take, self._has_ended, timeout, at_end=self._check_feed)
+
+    async def receive(self, *, timeout: float | None = None) -> bytes:
+        """Wait for the next message and return it. If the call is cancelled, no message is lost."""
+        if not length_hint(self._taken):
+            # A stream that always has messages must not keep the event loop from its other tasks.
+            await asyncio.sleep(0)
+        for message in await run(self._receiving(timeout), Pause(self._conductor.invokers)):
+            return message
+        await self._check_feed()
+        raise self._nothing_follows()
 
     async def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:

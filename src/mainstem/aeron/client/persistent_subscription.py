@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem._core import layout
 from mainstem._internal.clock import Deadline
 from mainstem.aeron.client.resource import Closing
-from mainstem.errors import Timeout, needs_extras
+from mainstem.errors import ClosedError, Timeout, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +104,12 @@ class PersistentBase:
             if self.closed:
                 return
 
+    def _first(self, session: ReadySession | None) -> bytes:
+        if session is not None:
+            for message in session.each():
+                return message
+        raise ClosedError(f"{self!r} is closed" if self.closed else f"every publisher of {self!r} has ended")
+
     def _rows(self, session: ReadySession | None, limit: int) -> pa.RecordBatch:
         with needs_extras():
             from mainstem._core.log.columns import Columns
@@ -140,8 +146,8 @@ class PersistentSubscription(PersistentBase, Closing):
     It joins the live stream when nearly everything recorded was read, and returns to the recordings if it was too slow for the
     stream (``tether=false``). So a reader may be arbitrarily slow while a recorder runs.
 
-    ``poll_bytes`` and ``poll_arrow`` don't wait for messages; ``messages`` does. All may wait for a store, and once for the
-    driver when joining the live stream. One thread uses it.
+    ``poll_bytes`` and ``poll_arrow`` don't wait for messages; ``receive`` and ``messages`` do. All may wait for a store, and once
+    for the driver when joining the live stream. One thread uses it.
 
     Attributes:
         channel: The channel of the live stream.
@@ -212,6 +218,25 @@ class PersistentSubscription(PersistentBase, Closing):
             if session is None:
                 return
             yield from self._each(session)
+
+    def receive(self, *, timeout: float | None = None) -> bytes:
+        """Wait for the next message and return it. For many messages, iterate: that is faster.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The message, whole.
+
+        Raises:
+            Timeout: Nothing arrived for ``timeout`` seconds.
+            ClosedError: All live publishers have ended, and all of their messages are handed out; or the subscription is closed.
+            RecordingError: Recorded data is missing or corrupt.
+            RegistrationError: The driver refused the live channel.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+        """
+        return self._first(self._next(timeout))
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Wait for messages and return them as a record batch.

@@ -15,7 +15,7 @@ from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource, StreamEnd
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.client.waiting import Wait, Waiting, run
-from mainstem.errors import CorruptLogError, LocalProtocolError, Timeout
+from mainstem.errors import ClosedError, CorruptLogError, LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -196,6 +196,18 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         batch.extend(polled(self.poll_with_metadata if metadata else self.poll_bytes, limit))
         return taken if batch else None
 
+    def _receiving(self, timeout: float | None) -> Steps[Iterator[bytes]]:
+        """Wait for a message and return an iterator over it and later ones; over none once the streams have ended."""
+        take = partial(self._take_messages, MESSAGES_AT_ONCE, False)
+        batch = take()
+        if batch is None:
+            end = StreamEnd(self._conductor, self._has_ended)
+            batch = yield from next_batch(self._conductor, self, take, end, timeout_of(timeout), self)
+        return iter(()) if batch is None else batch
+
+    def _nothing_follows(self) -> ClosedError:
+        return ClosedError(f"{self!r} is closed" if self._closed else f"every stream of {self!r} has ended")
+
     def _waiting_for_data(self, timeout: float | None) -> Steps[bool]:
         deadline = Deadline(self._conductor.context.clock, timeout)
         while not self.has_data():
@@ -353,7 +365,8 @@ class Image(ImageBase):
 class Subscription(SubscriptionBase[Image], Destinations):
     """A subscription to a channel and a stream id. Iterating over it yields whole messages, like ``messages()``.
 
-    ``poll`` and its variants never wait; ``messages``, ``wait_for_data`` and ``next_arrow`` do. Only one thread may poll.
+    ``poll`` and its variants never wait; ``receive``, ``messages``, ``wait_for_data`` and ``next_arrow`` do. Only one thread may
+    poll.
 
     Attributes:
         channel: The channel that the subscription was added with.
@@ -415,6 +428,31 @@ class Subscription(SubscriptionBase[Image], Destinations):
             waits_for=self,
             at_end=self._check_feed,
         )
+
+    def receive(self, *, timeout: float | None = None) -> bytes:
+        """Wait for the next message and return it. For many messages, iterate: that is faster.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The message, whole.
+
+        Raises:
+            Timeout: Nothing arrived for ``timeout`` seconds.
+            ClosedError: Every image has ended, and all of their messages were received; or the subscription is closed.
+            DriverTimeout: The driver shut down or stopped responding.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> subscription.receive(timeout=5.0)
+            b'tide'
+        """
+        # No call follows that takes the message, so no signal handler runs in between.
+        for message in run(self._receiving(timeout), Waiting(self._conductor.invokers)):
+            return message
+        self._check_feed()
+        raise self._nothing_follows()
 
     def _check_feed(self) -> None:
         if self._feed is not None and not self._closed:

@@ -302,6 +302,26 @@ def test_an_iterator_of_messages_ends_with_the_stream(world: World):
     assert list(iterator) == []
 
 
+def test_messages_are_received_one_by_one(world: World):
+    publication = world.aeron.add_publication(CHANNEL, 1001)
+    subscription = world.aeron.add_subscription(CHANNEL, 1001)
+    world.run()
+    publication.offer_many([b"one", b"two", b"three", bytes(3000)])
+    log = world.driver.files.map(f"{DIRECTORY}/{publication.registration_id}.logbuffer")
+    log.put_i64(3 * 65536 + 128, publication.position)
+    assert subscription.receive(timeout=1.0) == b"one"
+    assert next(subscription.messages()) == b"two", "an iterator goes on from there"
+    assert [subscription.receive() for _ in range(2)] == [b"three", bytes(3000)]
+    with pytest.raises(ClosedError, match=r"every stream of .* has ended"):
+        subscription.receive(timeout=1.0)
+    quiet = world.aeron.add_subscription(CHANNEL, 2)
+    with pytest.raises(Timeout, match="no message arrived"):
+        quiet.receive(timeout=0.1)
+    quiet.close()
+    with pytest.raises(ClosedError, match="is closed"):
+        quiet.receive()
+
+
 def test_a_refused_command_raises_with_aerons_error_code(world: World):
     world.driver.refusal = (1, "no such thing")
     with pytest.raises(RegistrationError, match="the publication aeron:none stream 3: no such thing") as caught:

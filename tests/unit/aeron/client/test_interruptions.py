@@ -64,3 +64,16 @@ def test_an_interrupted_iteration_continues_with_the_next_message(
             interruption.during(rest)
         assert received == sent
     assert subscription.poll_bytes() == []
+
+
+def test_an_interrupted_receive_takes_no_message(aeron: mainstem.Aeron) -> None:
+    subscription = aeron.add_subscription("aeron:ipc", 1001)
+    publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
+    for number, interruption in enumerate(interruptions("mainstem.aeron.client")):
+        sent = [b"%d: %d" % (number, each) for each in range(3)]
+        for message in sent:
+            publication.send(message, timeout=STALL_S)
+        received: list[bytes] = []
+        while len(received) < len(sent):
+            interruption.during(lambda: received.append(subscription.receive(timeout=STALL_S)))
+        assert received == sent

@@ -114,3 +114,51 @@ async def test_a_cancelled_iterator_loses_nothing(
         if len(got) == sent:
             break
     assert got == [b"%d" % number for number in range(sent)]
+
+
+async def test_a_cancelled_receive_loses_nothing(aeron: mainstem.Aeron, client: mainstem.aio.Aeron) -> None:
+    subscription = await client.add_subscription(CHANNEL, 1001)
+    publication = aeron.add_publication(CHANNEL, 1001)
+    wait_for(lambda: subscription.is_connected)
+    got: list[bytes] = []
+
+    async def read() -> None:
+        while True:
+            got.append(await subscription.receive())
+
+    for turns in range(40):
+        for number in range(5):
+            publication.send(b"%d" % (5 * turns + number), timeout=STALL_S)
+        task = asyncio.create_task(read())
+        for _ in range(turns % 7):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    while len(got) < 200:
+        got.append(await subscription.receive(timeout=STALL_S))
+    assert got == [b"%d" % number for number in range(200)]
+    with pytest.raises(Timeout):
+        await subscription.receive(timeout=0.01)
+
+
+async def test_receiving_messages_that_keep_coming_leaves_other_tasks_their_turns(
+    aeron: mainstem.Aeron, client: mainstem.aio.Aeron
+) -> None:
+    subscription = await client.add_subscription(CHANNEL, 1001)
+    publication = aeron.add_publication(CHANNEL, 1001)
+    wait_for(lambda: subscription.is_connected)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(STALL_S):
+        task = asyncio.create_task(other())
+        while turns < 10:
+            publication.send(b"tide", timeout=STALL_S)
+            assert await subscription.receive() == b"tide"
+        task.cancel()
