@@ -70,4 +70,13 @@ _HOMES = {
 }
 __all__ += _shared_names.__all__
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES, _FAMILIES)
+_GUESSES = {
+    "Archive": "archive.connect",
+    "AeronArchive": "archive.connect",
+    "Client": "Aeron",
+    "Context": "ClientContext",
+    "Driver": "MediaDriver",
+    **{name: f"`import mainstem.{name}`" for name in ("analysis", "capture", "codecs", "recording", "spark", "store")},
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, _FAMILIES, guesses=_GUESSES)

@@ -121,7 +121,7 @@ def jmux_pair(
     """Return a client whose connections lead to servers with ``handler``."""
     endpoint = MemoryEndpoint(handler, settings, cut=cut)
     own = replace(settings or Settings(), max_connections=max_connections)
-    client = Client(endpoint, settings=own, timeout=10.0)  # type: ignore[arg-type]
+    client = Client.made(endpoint, settings=own, timeout=10.0)  # type: ignore[arg-type]
     return client, endpoint
 
 

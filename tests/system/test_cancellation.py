@@ -219,8 +219,8 @@ class Pipe:
         self.messages.append(bytes(buffer))
         return len(buffer)
 
-    def poll(self, handler: Callable[[bytes], object], fragment_limit: int) -> int:
-        count = min(fragment_limit, len(self.messages))
+    def poll(self, handler: Callable[[bytes], object], limit: int) -> int:
+        count = min(limit, len(self.messages))
         for _ in range(count):
             handler(self.messages.popleft())
         return count

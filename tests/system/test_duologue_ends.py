@@ -168,8 +168,8 @@ async def test_waiting_for_a_server_can_be_cancelled_and_ends_with_its_close(aer
 
 
 async def test_using_an_unopened_resource_is_an_error(aeron: Aeron, port: int) -> None:
-    server = aio.Server(echo_async, server_channels(port), aeron=aeron)
-    client = aio.Client(ClientChannels(HERE, port), aeron=aeron)
+    server = aio.Server.made(echo_async, server_channels(port), aeron=aeron)
+    client = aio.Client.made(ClientChannels(HERE, port), aeron=aeron)
     for use in (lambda: server.broadcast("x"), server.stats, lambda: client.max_message_length):
         with pytest.raises(ClosedError):
             use()
@@ -212,7 +212,7 @@ def test_dropping_an_unclosed_resource_warns_and_closes(aeron: Aeron, port: int)
 
 
 async def test_a_cancelled_open_leaves_no_driver(port: int) -> None:
-    for end in (aio.Server(echo_async, server_channels(port)), aio.Client(ClientChannels(HERE, port))):
+    for end in (aio.Server.made(echo_async, server_channels(port)), aio.Client.made(ClientChannels(HERE, port))):
         opening = asyncio.ensure_future(end._open())
         await asyncio.sleep(0)
         await asyncio.sleep(0)

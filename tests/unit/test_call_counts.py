@@ -78,7 +78,7 @@ def test_a_blocking_request_of_jmux() -> None:
         session.write(await session.read())
 
     async def connect() -> jmux.Client:
-        return jmux.Client(thread, jmux_pair(echo)[0])
+        return jmux.Client.made(thread, jmux_pair(echo)[0])
 
     with calls_of_threads() as counted, LoopThread() as thread, thread.run(connect()) as client:
         assert blocking_requests(counted, client) <= JMUX_BLOCKING_REQUEST

@@ -11,18 +11,27 @@ if TYPE_CHECKING:
 
 
 def lazy_names(
-    module: str, homes: Mapping[str, str], submodules: Collection[str] = ()
+    module: str, homes: Mapping[str, str], submodules: Collection[str] = (), *, guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a module's ``__getattr__`` and ``__dir__``, for names by their defining module and for submodules."""
+    """Return a module's ``__getattr__`` and ``__dir__``, for names by their defining module and for submodules.
+
+    ``guesses`` says what to use for a name that another library has, or that one might expect; the AttributeError suggests it.
+    """
     names = vars(sys.modules[module])
 
     def load(name: str) -> Any:
         if name in submodules:
             return import_module(f"{module}.{name}")
         if name not in homes:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{hint(name)}")
         value = names[name] = getattr(import_module(homes[name]), name)
         return value
+
+    def hint(name: str) -> str:
+        from mainstem._internal.overrides import did_you_mean  # only a wrong name needs it
+
+        public = {name: name for name in list_names() if not name.startswith("_")}
+        return "" if name.startswith("_") else did_you_mean(name, {**public, **(guesses or {})})
 
     def list_names() -> list[str]:
         return sorted({*names, *homes, *submodules})

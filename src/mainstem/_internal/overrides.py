@@ -32,6 +32,8 @@ def did_you_mean(name: str, names: Mapping[str, str]) -> str:
     """Return ``; did you mean X?`` for the value of the nearest key of ``names``; an empty text if none is near."""
     import difflib  # only misspelled names need it
 
+    if name in names:
+        return f"; did you mean {names[name]}?"
     longer = [meant for meant in names.values() if meant.startswith(name + "_")]
     near = longer or [names[key] for key in difflib.get_close_matches(name, list(names), 1)]
     return f"; did you mean {near[0]}?" if near else ""

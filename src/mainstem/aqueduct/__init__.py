@@ -57,4 +57,4 @@ _NAMES = {
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",), guesses={"Client": "connect"})

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, runs, waits
+from mainstem._internal.made import Made
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
 from mainstem.aqueduct.events import Mode
@@ -174,7 +175,7 @@ def _present(thread: LoopThread, half: aio.Sender[Any] | aio.Receiver[Any]) -> S
     return Sender(thread, half) if isinstance(half, aio.Sender) else Receiver(thread, half)
 
 
-class Connection(Facade["aio.Connection"]):
+class Connection(Facade["aio.Connection"], metaclass=Made, made_by="mainstem.aqueduct.connect()"):
     """One connection, from either side. `connect` returns it, and a server's handler receives it.
 
     A client has `sender` and a server has `receiver`, the two halves of the entrypoint channel. A ``with`` block closes the
@@ -241,7 +242,7 @@ class Connection(Facade["aio.Connection"]):
         self.close()
 
 
-class Server(Facade["aio.Server"]):
+class Server(Facade["aio.Server"], metaclass=Made, made_by="mainstem.aqueduct.serve()"):
     """A listening server, made by `serve`. A ``with`` block closes it at its end. A server that is dropped is aborted.
 
     Example:
@@ -384,7 +385,7 @@ def connect(
             instrument=instrument,
             **overrides,
         )
-        return Connection(thread, inner, inner.sender)
+        return Connection.made(thread, inner, inner.sender)
 
     return thread.run(open_connection, undo=abort_outcome)
 
@@ -445,7 +446,7 @@ def serve(
 
     async def open_server() -> Server:
         inner = await aio.serve(
-            threads.adapt(handler, lambda inner: Connection(thread, inner, inner.receiver)),
+            threads.adapt(handler, lambda inner: Connection.made(thread, inner, inner.receiver)),
             host,
             port,
             sock=sock,
@@ -456,6 +457,6 @@ def serve(
             settings=chosen,
             instrument=instrument,
         )
-        return Server(thread, inner)
+        return Server.made(thread, inner)
 
     return thread.run(open_server, undo=abort_outcome)

@@ -63,4 +63,6 @@ __all__ = [
     "extension_channel",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))
+_GUESSES = dict.fromkeys(("AeronArchive", "Archive", "ArchiveClient"), "connect")
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",), guesses=_GUESSES)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.made import Made
 from mainstem._internal.opening import Opening
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.client import Aeron
@@ -137,7 +138,7 @@ class RecordingEvents(RecordingEventsBase[Subscription]):
                 yield event
 
 
-class Client(ClientBase[Subscription], Closing):
+class Client(ClientBase[Subscription], Closing, metaclass=Made, made_by="mainstem.archive.aio.connect()"):
     """A session with an Aeron Archive, opened by `connect`. Any number of tasks may call it.
 
     Its calls are those of `mainstem.archive.Client`, which documents them in full. If a call is cancelled, its request may already
@@ -277,7 +278,7 @@ def connect(
                 on_challenge=on_challenge,
                 client_name=client_name,
             )
-            return await Client(calls, owned)._open(timeout)
+            return await Client.made(calls, owned)._open(timeout)
         except BaseException:
             if owned is not None:
                 await owned.close()

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.made import Made
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.resource import Closing
@@ -126,7 +127,7 @@ class ReplayMerge(MergeBase, Closing):
             waiting.restart()
 
 
-class Client(ClientBase[Subscription], Closing):
+class Client(ClientBase[Subscription], Closing, metaclass=Made, made_by="mainstem.archive.connect()"):
     """A session with an Aeron Archive, opened by `connect`. A context manager. Any number of threads may call it.
 
     The session stays alive between calls: a thread reads what the archive sends, and keeps signals and late errors for
@@ -326,7 +327,7 @@ def connect(
             on_challenge=on_challenge,
             client_name=client_name,
         )
-        return Client(calls, owned, timeout)
+        return Client.made(calls, owned, timeout)
     except BaseException:
         if owned is not None:
             owned.close()

@@ -180,7 +180,7 @@ class RemoteArchive:
                 on_challenge=None,
                 client_name="mainstem-archive-reader",
             )
-            self._client = Client(self._calls, None, _attempt(deadline))
+            self._client = Client.made(self._calls, None, _attempt(deadline))
         return self._client
 
     def _disconnect(self) -> None:

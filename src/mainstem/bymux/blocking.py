@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import abort_outcome, asks, ends, runs, waits, waits_for_end
+from mainstem._internal.made import Made
 from mainstem._internal.overrides import apply_overrides
 from mainstem.bymux import aio
 from mainstem.bymux.aio_connection import protocol_of
@@ -50,7 +51,7 @@ class Stream(BaseStream[aio.Stream]):
 
     def __init__(self, thread: LoopThread, stream: aio.Stream, connection: Connection | None = None) -> None:
         super().__init__(thread, stream)
-        self._connection = connection or Connection(thread, stream.connection, owns_thread=False)
+        self._connection = connection or Connection.made(thread, stream.connection, owns_thread=False)
 
     @property
     def connection(self) -> Connection:
@@ -92,7 +93,7 @@ class Stream(BaseStream[aio.Stream]):
         protocol_of(self._inner.connection).unaccept_stream(self._inner)
 
 
-class Connection(PeerFacade[aio.Connection]):
+class Connection(PeerFacade[aio.Connection], metaclass=Made, made_by="mainstem.bymux.connect()"):
     """One end of a bymux connection. A ``with`` block closes it at its end, or aborts it if the block raises.
 
     Example:
@@ -253,7 +254,7 @@ def connect(
     address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Connection:
-        return Connection(thread, await aio.open_connection(address, made, _streams(thread, handler), timeout))
+        return Connection.made(thread, await aio.open_connection(address, made, _streams(thread, handler), timeout))
 
     return open_in_thread(start)
 
@@ -307,12 +308,12 @@ def serve(
 
     async def start(thread: LoopThread) -> Server:
         def view(connection: aio.Connection) -> Connection:
-            return Connection(thread, connection, owns_thread=False)
+            return Connection.made(thread, connection, owns_thread=False)
 
         on_streams = handlers.adapt(handler, _view(thread))
         greet = None if on_connection is None else handlers.adapt(on_connection, view)
         server = aio.make_server(on_streams, greet, made, ssl)
-        return Server(thread, await start_server(server, host, port, path, sock))
+        return Server.made(thread, await start_server(server, host, port, path, sock))
 
     return open_in_thread(start)
 
@@ -363,7 +364,7 @@ def attach(
             raise
         for transport in made:
             protocol_of(connection).on_ended(transport.close)
-        return Connection(thread, connection)
+        return Connection.made(thread, connection)
 
     return open_in_thread(start)
 
@@ -458,6 +459,6 @@ def over_publications(
             settings=settings,
             **overrides,
         )
-        return Connection(thread, connection)
+        return Connection.made(thread, connection)
 
     return open_in_thread(start)

@@ -214,7 +214,7 @@ def connect(directory: str, command: str) -> Aeron:
         conductor = run(attaching(context), pause)
     except DriverTimeout as error:
         raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
-    return Aeron(conductor)
+    return Aeron.made(conductor)
 
 
 def check_length(length: int, publication: Publication | ExclusivePublication) -> None:

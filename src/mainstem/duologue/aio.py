@@ -26,6 +26,7 @@ from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.exit_cleanup import INHERITED, leave_at_fork
 from mainstem._internal.lazy import lazy_names
+from mainstem._internal.made import Made
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import as_coroutine_function, start_task, within
@@ -227,7 +228,7 @@ class _Handlers:
         return left
 
 
-class Server(ServerEnd):
+class Server(ServerEnd, metaclass=Made, made_by="mainstem.duologue.aio.serve()"):
     """A server of duologues that the event loop runs. Start it with `serve`. It is an asynchronous context manager.
 
     Example:
@@ -326,7 +327,7 @@ class Server(ServerEnd):
         await self.close()
 
 
-class Client(ClientEnd, _AsyncEnd):
+class Client(ClientEnd, _AsyncEnd, metaclass=Made, made_by="mainstem.duologue.aio.connect()"):
     """A duologue with a server. Open it with `connect`. It is an asynchronous context manager.
 
     Example:
@@ -398,7 +399,7 @@ def serve(
 ) -> Opening[Server]:
     """Start a server. Use ``async with``, or ``await`` and later ``await server.close()``. Either raises failures to start."""
     channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
-    server = Server(handler, channels, aeron=aeron, directory=directory, key=key)
+    server = Server.made(handler, channels, aeron=aeron, directory=directory, key=key)
     return Opening(server._open, "duologue.aio.serve()")
 
 
@@ -415,7 +416,7 @@ def connect(
     **overrides: Any,
 ) -> Opening[Client]:
     """Open a duologue. Use ``async with``, or ``await`` and later ``await duologue.close()``. Either raises failures to open."""
-    client = Client(
+    client = Client.made(
         ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,
         server_key=server_key,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.made import Made
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.client.waiting import Waiting, run
 from mainstem.duologue.channels import PORT, ClientChannels
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(ClientEnd, BlockingEnd):
+class Client(ClientEnd, BlockingEnd, metaclass=Made, made_by="mainstem.duologue.connect()"):
     """A duologue with a server. Open it with `connect`. It is a context manager.
 
     It has no thread: its duty cycles run inside `send`, `receive` and `poll` (`ends.BlockingEnd`). Any number of threads may call
@@ -136,7 +137,7 @@ def connect(
         >>> with connect("192.0.2.1", timeout=2) as duologue:
         ...     duologue.send("ECHO tide")
     """
-    client = Client(
+    client = Client.made(
         ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,
         server_key=server_key,

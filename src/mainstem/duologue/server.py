@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.exit_cleanup import INHERITED, close_at_exit
+from mainstem._internal.made import Made
 from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.waiting import Waiting, run
@@ -114,7 +115,7 @@ class _Handlers:
             return len(self._threads - {me})
 
 
-class Server(ServerEnd):
+class Server(ServerEnd, metaclass=Made, made_by="mainstem.duologue.serve()"):
     """A server of duologues with its own thread, which runs until it is closed. Start it with `serve`. It is a context manager.
 
     Example:
@@ -261,4 +262,4 @@ def serve(
         ...     server.wait()
     """
     channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
-    return Server(handler, channels, aeron=aeron, directory=directory, key=key)
+    return Server.made(handler, channels, aeron=aeron, directory=directory, key=key)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.mux.queues import InBuffer
 from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
+from mainstem._internal.made import Made
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import within
@@ -229,7 +230,7 @@ class _Attempts:
         return error
 
 
-class Client:
+class Client(metaclass=Made, made_by="mainstem.jmux.aio.connect()"):
     """Sends requests to one server: the asyncio variant of :class:`mainstem.jmux.Client`. :func:`connect` returns it."""
 
     def __init__(
@@ -411,7 +412,7 @@ def connect(
 
 async def open_client(address: ServerAddress, settings: Settings, timeout: float | None) -> Client:
     """Return a client of the server at an address, with its first connection."""
-    client = Client(address, settings=settings, timeout=timeout)
+    client = Client.made(address, settings=settings, timeout=timeout)
     try:
         await client._pool.free()
     except BaseException:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import abort_outcome, asks, ends, runs, waits
+from mainstem._internal.made import Made
 from mainstem._internal.overrides import apply_overrides
 from mainstem.jmux import aio_client, aio_server
 from mainstem.jmux.aio_server import begin
@@ -70,7 +71,7 @@ class ClientSession(Session[aio_client.ClientSession]):
     close = waits(aio_client.ClientSession.close, is_close=True)
 
 
-class Client(PeerFacade[aio_client.Client]):
+class Client(PeerFacade[aio_client.Client], metaclass=Made, made_by="mainstem.jmux.connect()"):
     """Sends requests to one server, opening another connection for every 128 requests in flight.
 
     :func:`connect` returns it. It is a context manager, and any number of threads can use it at once.
@@ -186,7 +187,7 @@ def connect(
     address = ServerAddress(host, port, path, client_context(ssl, made), server_hostname)
 
     async def start(thread: LoopThread) -> Client:
-        return Client(thread, await aio_client.open_client(address, made, timeout))
+        return Client.made(thread, await aio_client.open_client(address, made, timeout))
 
     return open_in_thread(start)
 
@@ -237,6 +238,6 @@ def serve(
     async def start(thread: LoopThread) -> Server:
         adapted = threads.adapt(handler, functools.partial(ServerSession, thread), begin)
         server = aio_server.make_server(adapted, made, ssl)
-        return Server(thread, await start_server(server, host, port, path, sock))
+        return Server.made(thread, await start_server(server, host, port, path, sock))
 
     return open_in_thread(start)

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.loop_thread import Facade, LoopThread, abort_outcome, asks, ends, waits, waits_for_end
+from mainstem._internal.made import Made
 from mainstem.mux import aio_stream, sockets
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class BaseStream(PeerFacade[S]):
             self._thread.run(lambda: inner.__aexit__(*exc), undo=lambda _: inner.abort())
 
 
-class Server(Facade[sockets.Server[Any]]):
+class Server(Facade[sockets.Server[Any]], metaclass=Made, made_by="serve()"):
     """A server whose handlers run in threads, as returned by ``serve``. A ``with`` block closes it at its end.
 
     Example:

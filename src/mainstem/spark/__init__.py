@@ -29,7 +29,9 @@ _HOMES = {
 
 __all__ = ["create_session", "decode", "encode", "lag", "read_skip_report", "recordings", "register", "root_cause"]
 
-_load, __dir__ = lazy_names(__name__, _HOMES)
+_GUESSES = dict.fromkeys(("read", "read_recording", "read_stream"), "recordings") | {"session": "create_session"}
+
+_load, __dir__ = lazy_names(__name__, _HOMES, guesses=_GUESSES)
 # Every worker that runs a source, a sink or a codec imports this package.
 end_quietly()
 

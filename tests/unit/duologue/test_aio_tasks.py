@@ -174,12 +174,12 @@ async def test_closing_waits_for_the_end_and_can_time_out(served: Any) -> None:
 
 
 async def test_waiting_for_an_unstarted_server_returns_at_once() -> None:
-    server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
+    server = aio.Server.made(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
     with pytest.raises(ClosedError, match="has ended"):
         server.broadcast("to all")
     await server.wait()
     await server.close()
-    client = aio.Client(ClientChannels("127.0.0.1"))
+    client = aio.Client.made(ClientChannels("127.0.0.1"))
     with pytest.raises(ClosedError, match="is closed"):
         await client.send(b"tide")
     assert client.closed
@@ -198,7 +198,7 @@ async def test_close_names_the_tasks_still_running(
         except asyncio.CancelledError:
             await go_on.wait()
 
-    server = aio.Server(talk, ServerChannels("127.0.0.1"))
+    server = aio.Server.made(talk, ServerChannels("127.0.0.1"))
     server._task = asyncio.ensure_future(asyncio.sleep(0))
     server._handlers.start(served)
     await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_a_cancelled_start_leaves_no_driver(monkeypatch: pytest.MonkeyPatc
         go.wait(STALL_S)
         events.append("connected")
 
-    server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
+    server = aio.Server.made(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
     monkeypatch.setattr(server._agent, "connect", connect)
     monkeypatch.setattr(server._agent, "disconnect", lambda: events.append("disconnected"))
     starting = asyncio.ensure_future(server._open())

@@ -82,6 +82,6 @@ def test_any_setting_can_be_a_keyword_argument(module: object) -> None:
 
 def test_a_keyword_argument_overrides_the_settings() -> None:
     settings = duologue.Settings(max_clients=7, idle_timeout=None)
-    made = aio.Server(print, ServerChannels("192.0.2.1", 7000, dataclasses.replace(settings, max_clients=3)))  # type: ignore[arg-type]
+    made = aio.Server.made(print, ServerChannels("192.0.2.1", 7000, dataclasses.replace(settings, max_clients=3)))  # type: ignore[arg-type]
     assert (made.settings.max_clients, made.settings.idle_timeout) == (3, None)
     assert made.address == ("192.0.2.1", 7000)

@@ -57,7 +57,7 @@ class Gate(MemoryEndpoint):
 
 def client_of(gate: Gate, *, max_connections: int = 2) -> Client:
     endpoint: Any = gate
-    return Client(endpoint, settings=Settings(max_connections=max_connections), timeout=STALL_S)
+    return Client.made(endpoint, settings=Settings(max_connections=max_connections), timeout=STALL_S)
 
 
 async def busy(client: Client) -> list[jmux.ClientSession]:

@@ -102,11 +102,11 @@ class SilentEndpoint:
 
 async def test_connect_returns_after_the_header_or_raises() -> None:
     endpoint = SilentEndpoint()
-    client = Client(endpoint, timeout=0.05)  # type: ignore[arg-type]
+    client = Client.made(endpoint, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(Timeout, match="header"):
         await soon(client._pool.free())
     assert client.stats().connections == 0
-    client = Client(endpoint, timeout=STALL_S)  # type: ignore[arg-type]
+    client = Client.made(endpoint, timeout=STALL_S)  # type: ignore[arg-type]
     connecting = asyncio.ensure_future(client._pool.free())
     await settle()
     assert not connecting.done()

@@ -167,7 +167,7 @@ def pair(thread: LoopThread) -> Iterator[tuple[bymux.aio.Connection, bymux.Conne
         return bymux_pair()
 
     peer, inner = thread.run(connect())
-    connection = bymux.Connection(thread, inner)
+    connection = bymux.Connection.made(thread, inner)
     yield peer, connection
     connection.abort()
 
@@ -217,7 +217,7 @@ def test_an_interrupt_while_leaving_the_block_aborts_the_stream(
 
 def test_an_interrupted_request_frees_its_session(thread: LoopThread, interrupt: Callable[..., None]) -> None:
     async def connect() -> jmux_blocking.Client:
-        return jmux_blocking.Client(thread, jmux_pair(echo)[0])
+        return jmux_blocking.Client.made(thread, jmux_pair(echo)[0])
 
     with thread.run(connect()) as client:
         assert client.request(b"x") == b"x"

@@ -199,7 +199,7 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
             return bymux_pair(hold, settings=WINDOW)
 
         client, server = thread.run(start())
-        connection = bymux.Connection(thread, client)
+        connection = bymux.Connection.made(thread, client)
         with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
             stream.write(bytes(5000))
             thread.run(until(lambda: stream._inner.queued == 4000))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Aeron(AeronBase, Closing):
+class Aeron(AeronBase, Closing, made_by="Aeron.connect()"):
     """A client of a media driver for asyncio.
 
     ``connect`` and every ``add_...`` return an object to use with ``await``, or with ``async with``, which also closes what it
@@ -63,7 +63,7 @@ class Aeron(AeronBase, Closing):
                 context.driver_invoker()
             await asyncio.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
 
-        return cls(await run(attaching(context, timeout), pause))
+        return cls.made(await run(attaching(context, timeout), pause))
 
     def _adding(self, name: str, send: Callable[[], Operation[T]], timeout: float | None) -> Opening[T]:
         """Return the opening that sends a command and waits for the driver's response."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.clock import NS_PER_MS, seconds_ns
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem._internal.log_throttle import warn_once
+from mainstem._internal.made import Made
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.conductor import ClientConductor
 from mainstem.aeron.client.publication import PublicationBase
@@ -59,7 +60,7 @@ def attaching(context: ClientContext, timeout: float | None = None) -> Steps[Cli
         yield None
 
 
-class AeronBase:
+class AeronBase(metaclass=Made):
     """The non-blocking part of a client."""
 
     def __init__(self, conductor: ClientConductor) -> None:

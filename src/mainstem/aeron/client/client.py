@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Image
 
 
-class Aeron(AeronBase, Closing):
+class Aeron(AeronBase, Closing, made_by="Aeron.connect()"):
     """A client of a media driver. It adds publications, subscriptions and counters.
 
     Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response. The
@@ -75,7 +75,7 @@ class Aeron(AeronBase, Closing):
         """
         context = ClientContext.build(directory, settings, context, overrides)
         invokers = () if context.driver_invoker is None else (context.driver_invoker,)
-        return cls(run(attaching(context, timeout), Waiting(invokers, SleepIdle(ATTACH_POLL_INTERVAL_NS))))
+        return cls.made(run(attaching(context, timeout), Waiting(invokers, SleepIdle(ATTACH_POLL_INTERVAL_NS))))
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
         """Add a concurrent publication. All clients that add the same channel and stream share one stream.

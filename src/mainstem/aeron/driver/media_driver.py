@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.made import Made
 from mainstem._internal.platforms import require_linux
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import LocalProtocolError
@@ -30,7 +31,7 @@ def temporary_directory() -> str:
     return os.path.join(base, f"mainstem-{os.getpid()}-{os.urandom(6).hex()}")
 
 
-class MediaDriver:
+class MediaDriver(metaclass=Made, made_by="MediaDriver.launch()"):
     """A running media driver; clients connect to its ``directory``.
 
     Start one with ``launch`` and use it as a context manager.
@@ -105,14 +106,14 @@ class MediaDriver:
         # Imported here, as in _launch_here, because a driver in threads starts no process.
         from mainstem.aeron.driver.process import DriverProcess
 
-        return cls(path, DriverProcess(path, settings), temporary=temporary)
+        return cls.made(path, DriverProcess(path, settings), temporary=temporary)
 
     @classmethod
     def _launch_here(cls, context: DriverContext, *, temporary: bool) -> Self:
         # Imported here because a program that starts a driver process doesn't need to load the driver itself.
         from mainstem.aeron.driver.threads import DriverThreads
 
-        return cls(context.directory, DriverThreads(context), temporary=temporary)
+        return cls.made(context.directory, DriverThreads(context), temporary=temporary)
 
     @property
     def directory(self) -> str:
