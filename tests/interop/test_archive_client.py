@@ -14,6 +14,7 @@ import pytest
 from tests.interop.conftest import DriverProcess
 from tests.interop.java_archive import SEGMENT_LENGTH, JavaArchive
 from tests.support import java
+from tests.support.case_selection import long_after
 from tests.support.ports import free_port
 from tests.support.waiting import StallTimeout, wait_for
 
@@ -117,11 +118,7 @@ def recorded(
 
 @pytest.mark.parametrize(
     "channels",
-    [
-        ("control", None),
-        ("aeron:ipc", None),
-        ("control", "aeron:udp?endpoint=127.0.0.1:0"),
-    ],
+    long_after(1, [(("control", None),), (("aeron:ipc", None),), (("control", "aeron:udp?endpoint=127.0.0.1:0"),)]),
     ids=["udp", "ipc", "udp to an address"],
 )
 def test_connect_record_list_and_replay(

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 
 from tests.interop.java_archive import JavaArchive
 from tests.support import java
+from tests.support.case_selection import long_after
 from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
@@ -81,7 +82,7 @@ def frames_of(reader: RecordingReader, start: int, end: int) -> bytes:
     return bytes(frames)
 
 
-@pytest.mark.parametrize("has_driver", [True, False])
+@pytest.mark.parametrize("has_driver", long_after(1, [True, False]))
 def test_the_bytes_are_those_of_its_directory(
     served: JavaArchive, has_driver: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ def long_after(count: int, cases: Iterable[Any]) -> list[Any]:
     marked = []
     for number, case in enumerate(cases):
         values = case if isinstance(case, tuple) else (case,)
-        marked.append(pytest.param(*values, marks=pytest.mark.long) if number >= count else case)
+        marked.append(pytest.param(*values, marks=pytest.mark.long if number >= count else ()))
     return marked
 
 

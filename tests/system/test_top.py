@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("textual", reason="textual is not installed")
 
+from tests.support.case_selection import long_after
 from tests.support.stalled_stream import stalled_stream
 from tests.support.waiting import STALL_S, StallTimeout
 from textual.widgets import Input, Static, TabbedContent
@@ -95,7 +96,7 @@ async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple
         assert "nowhere" in screen(pilot)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", long_after(1, [(size,) for size in SIZES]), ids=str)
 async def test_a_stream_page_opens_with_the_cause_of_its_stall(directory: str, size: tuple[int, int]) -> None:
     app = TopApp([directory], interval=REFRESH)
     async with app.run_test(size=size) as pilot:

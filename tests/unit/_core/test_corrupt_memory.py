@@ -9,6 +9,7 @@ import random
 from contextlib import suppress
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.unit._core.logs import COMPILED, LIMIT, POSITION, UNCOMPILED, Core, Log, T
 from tests.unit._core.network import SPY, SUBSCRIBER, Modules, Pair, modules, new_log
 from tests.unit._core.network import TERM_LENGTH as NETWORK_TERM
@@ -107,7 +108,7 @@ def test_an_appender_refuses_a_term_that_cannot_be_active(core: Core) -> None:
         log.exclusive()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", long_after(8, range(40)))
 def test_corrupt_metadata_does_not_lead_outside_the_log(seed: int) -> None:
     rng = random.Random(seed)
     log = GuardedLog()
@@ -218,7 +219,7 @@ def test_a_corrupt_subscriber_position_ends_no_cycle_and_cleans_nothing_ahead(pa
     assert pair.receive_path.clean_position <= position
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", long_after(8, range(20)))
 def test_a_corrupt_ring_buffer_works_or_raises(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
@@ -255,7 +256,7 @@ def test_a_corrupt_ring_buffer_names_the_invalid_value() -> None:
         ring.unblock()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", long_after(8, range(20)))
 def test_a_corrupt_broadcast_buffer_works_or_reports_an_overrun(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):

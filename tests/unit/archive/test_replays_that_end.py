@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.archive_server import CHANNEL, SEGMENT, RunningArchive
+from tests.support.case_selection import long_after
 
 from mainstem import archive
 from mainstem.archive import RecordingSignal
@@ -131,7 +132,7 @@ def test_a_length_extends_to_the_end_of_its_last_frame(recorded: Recorded, is_ac
 CAUSES = ("stop", "truncate", "purge segments", "delete", "publish", "end", "own stop", "close the archive", "nothing")
 
 
-@pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.parametrize("seed", long_after(8, range(ROUNDS)))
 def test_a_reader_gets_everything_or_an_error(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     with ExitStack() as stack:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import captures as make
+from tests.support.case_selection import long_after
 from tests.support.packet_accounting import accounted
 from tests.support.tunnels import WRAPPED, ethernet, framed
 
@@ -137,7 +138,7 @@ def any_packets(rng: random.Random) -> list[bytes]:
     return packets
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", long_after(10, range(60)))
 def test_every_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     packets = any_packets(rng)

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.streams import Stream
 from tests.support.waiting import until
 from tests.unit.aeron.client.hand_driver import HandDriver
@@ -157,7 +158,7 @@ def persistent(client: FakeClient, path: Path, **options: Any) -> PersistentSubs
     return PersistentSubscription(stream)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", long_after(15, range(60)))
 def test_every_message_arrives_once_and_in_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(module, "NEAR_BYTES", rng.choice([0, 500, 5_000, 1 << 20]))
