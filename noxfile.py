@@ -20,7 +20,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["test"]
 
 PYTHONS = pythons.pythons()
-EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,quic-aioquic,encryption,spark"
+EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,encryption,spark"
 # The packages of the group `dev` that the tests of Spark import.
 TESTING = (
     "confluent-kafka[avro,protobuf,schemaregistry]>=2.6",

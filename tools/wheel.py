@@ -40,8 +40,7 @@ IMPORTS = {
     "stores": "mainstem.store, obstore, fsspec, urllib3",
     "spark": "mainstem.spark, pyspark, pyarrow, pandas",
     "codecs": "mainstem.codecs, fastavro, google.protobuf, msgspec",
-    "quic": "mainstem.aqueduct.quic.qh3_backend, cryptography, msgspec, cbor2",
-    "quic-aioquic": "mainstem.aqueduct.quic.aioquic_backend, cryptography, msgspec, cbor2",
+    "quic": "mainstem.aqueduct.quic.qh3_backend, mainstem.aqueduct.quic.aioquic_backend, cryptography, msgspec, cbor2",
     "encryption": "mainstem.duologue, cryptography",
 }
 

@@ -194,7 +194,7 @@ class MissingExtraError(ConfigurationError, ImportError):
     # The extra that provides each optional package; the smallest one if several extras do.
     EXTRAS: ClassVar[dict[str, str]] = {
         "aiohttp": "cli",
-        "aioquic": "quic-aioquic",
+        "aioquic": "quic",
         "cbor2": "quic",
         "cryptography": "encryption",
         "fastavro": "codecs",

@@ -34,7 +34,7 @@ except MissingExtraError as error:
         ("from mainstem.aqueduct import MsgspecSerializer; MsgspecSerializer()", "msgspec", "codecs"),
         ("from mainstem.aqueduct import make_certificates; make_certificates('certs')", "cryptography", "encryption"),
         ("from mainstem.aqueduct.quic import load_backend; load_backend('qh3')", "qh3", "quic"),
-        ("from mainstem.aqueduct.quic import load_backend; load_backend('aioquic')", "aioquic", "quic-aioquic"),
+        ("from mainstem.aqueduct.quic import load_backend; load_backend('aioquic')", "aioquic", "quic"),
         ("from mainstem.duologue import ServerKey", "cryptography", "encryption"),
         ("import mainstem.spark.tables", "numpy", "tables"),
         ("from mainstem.spark import create_session; create_session()", "pyspark", "spark"),

@@ -366,8 +366,7 @@ def client(settings: Settings, *, server_name: str, sessions: SessionCache | Non
 def server_context(settings: Settings, tickets: ServerTickets | None) -> ServerContext:
     if settings.client_ca is not None:
         raise ConfigurationError(
-            "client_ca: the backend 'qh3', the default, cannot ask clients for certificates; set backend='aioquic' "
-            "(pip install 'mainstem[quic-aioquic]')"
+            "client_ca: the backend 'qh3', the default, cannot ask clients for certificates; set backend='aioquic'"
         )
     configuration = QuicConfiguration(is_client=False)
     configure(configuration, settings, make_trace=QuicLoggerTrace)
