@@ -97,7 +97,7 @@ def size(names: str, text: str, shown: str = "", *, minimum: int = 0, maximum: i
     return option(names, SIZE, text, shown, parser=parse)
 
 
-def choice(name: str, choices: Sequence[str], text: str) -> Any:
+def choice(name: str, choices: Sequence[str], text: str, shown: str = "") -> Any:
     """Declare an option that takes one of several words."""
 
     def parse(value: str) -> str:
@@ -105,7 +105,7 @@ def choice(name: str, choices: Sequence[str], text: str) -> Any:
             raise BadParameter(f"must be one of {', '.join(choices)} (got {value!r})")
         return value
 
-    return option(name, "|".join(choices), text, parser=parse)
+    return option(name, "|".join(choices), text, shown, parser=parse)
 
 
 def integer(names: str, text: str, shown: str = "", *, minimum: int | None = 0, metavar: str = "N", **more: Any) -> Any:

@@ -26,7 +26,7 @@ from mainstem.recording.export import KINDS, PAYLOADS, ROWS, ExportOptions, open
 
 OPTIONS: dict[str, Any] = {
     "location": LocationArgument,
-    "format": choice("--format", KINDS, FORMAT_HELP),
+    "format": choice("--format", KINDS, FORMAT_HELP, "by the name of the file"),
     **CODEC_OPTIONS,
     "out": OutOption,
     "columns": option("--columns", "NAME,...", "Write only these columns.", "all"),
@@ -49,9 +49,10 @@ def run(options: Annotated[ExportOptions, OPTIONS]) -> None:
     its name when it is complete; `-` is standard output, and pipes and devices are written to directly. Arrow is its IPC
     stream format.
 
-    Example: mainstem export tides --format parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
+    Example: mainstem export tides -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
     """
     check_store_options(options.store_options, options.location)
+    kind = options.kind
     with open_rows(options) as rows, output_file(options.out) as file:
-        count = write_rows(rows, file, options.format, payload=options.payload_encoding)
+        count = write_rows(rows, file, kind, payload=options.payload_encoding)
     say(f"wrote {count:,} rows to {'standard output' if options.out == '-' else options.out}")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 KINDS = ("parquet", "csv", "jsonl", "arrow")
 PAYLOADS = ("base64", "hex", "text")
+SUFFIXES = {f".{kind}": kind for kind in KINDS} | {".ndjson": "jsonl", ".arrows": "arrow"}
 ROWS = ("messages", "frames")
 # CSV and JSON cannot contain bytes, so payloads are written as text.
 TEXT_KINDS = ("csv", "jsonl")
@@ -35,7 +37,7 @@ class ExportOptions(CodecChoice):
     """The rows of the recordings at ``location`` to export, and how to write them to ``out`` (``-`` is standard output)."""
 
     location: str
-    format: str
+    format: str = ""
     out: str = "-"
     columns: str = ""
     recordings: tuple[int, ...] = ()
@@ -47,6 +49,14 @@ class ExportOptions(CodecChoice):
     payload_encoding: str = "base64"
     strict: bool = True
     store_options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The file format: ``format``, or the one that the name of the file says. Raises ConfigurationError if neither does."""
+        kind = self.format or SUFFIXES.get(PurePath(self.out).suffix.lower(), "")
+        if not kind:
+            raise ConfigurationError(f"`format` is needed, because {self.out!r} does not end in {', '.join(SUFFIXES)}")
+        return kind
 
 
 @contextmanager

@@ -99,6 +99,8 @@ WRONG = (
     "replay /nowhere nope -s 1",
     "replay s3:// aeron:ipc -s 1",
     "export /nowhere --format xml",
+    "export {recordings}",
+    "export {recordings} -o {out}/tides.xls",
     "export nope://x --format csv",
     "ingest /nowhere",
     "analyze",

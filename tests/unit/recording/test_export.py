@@ -13,7 +13,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder, Recordings, open_recordings
-from mainstem.recording.export import KINDS, write_rows
+from mainstem.recording.export import KINDS, ExportOptions, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +107,28 @@ def test_a_table_without_rows_is_written_as_a_complete_file(recordings: Recordin
         assert pl.read_parquet(out).columns == recordings.scan().to_arrow().column_names
     if kind == "csv":
         assert out.read_text().startswith('"recording_id"')
+
+
+@pytest.mark.parametrize(
+    ("out", "kind"),
+    [
+        ("tides.parquet", "parquet"),
+        ("a.b/TIDES.CSV", "csv"),
+        ("tides.jsonl", "jsonl"),
+        ("tides.ndjson", "jsonl"),
+        ("tides.arrow", "arrow"),
+        ("tides.arrows", "arrow"),
+    ],
+)
+def test_the_name_of_the_file_says_the_format(out: str, kind: str) -> None:
+    assert ExportOptions(location="tides", out=out).kind == kind
+    assert ExportOptions(location="tides", out=out, format="csv").kind == "csv"
+
+
+@pytest.mark.parametrize("out", ["-", "tides", "tides.xls", ".csv"])
+def test_a_format_is_needed_if_the_name_of_the_file_says_none(out: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^`format` is needed, because .* does not end in \.parquet, \.csv"):
+        assert ExportOptions(location="tides", out=out).kind
 
 
 def test_unknown_settings_are_refused(recordings: Recordings) -> None:
