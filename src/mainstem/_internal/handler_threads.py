@@ -24,7 +24,7 @@ import functools
 import itertools
 import logging
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mainstem._internal.address_prefixes import owner_of
@@ -140,7 +140,7 @@ class Slots:
         self._free = most
         self._most_per_address = most_per_address
         self._taken: Counter[str] = Counter()
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
+        self._waiting: dict[str, OrderedDict[asyncio.Future[None], None]] = {}
 
     def take(self, address: str) -> bool:
         """Take a slot if one is free; return whether it was."""
@@ -154,7 +154,7 @@ class Slots:
     async def wait(self, address: str) -> None:
         """Wait for a slot, and take it."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(address, {})
+        waiting = self._waiting.setdefault(address, OrderedDict())
         waiting[turn] = None
         try:
             await turn

@@ -11,7 +11,7 @@ has ended here (late frames for them are dropped instead of creating ghost recei
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.aqueduct.ranges import RangeSet
@@ -76,7 +76,7 @@ class ChannelTable:
         self.lost: list[Half] = []
         self.dropped: list[tuple[Half, bool]] = []
         self.awaiting_control: deque[Half] = deque()
-        self.early: dict[Half, None] = {}
+        self.early: OrderedDict[Half, None] = OrderedDict()
         self._next_index = dict.fromkeys(range(SPACE_MASK + 1), 0)
         self.closed_ids = IdFilter(context)
         self.attached_ids = IdFilter(context)

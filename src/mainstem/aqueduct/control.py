@@ -66,9 +66,7 @@ class ControlStreams:
         while waiting and self._output.bidi_room > 0:
             self._open(waiting.popleft())
         while early and self._output.bidi_room > 1:
-            half = next(iter(early))
-            del early[half]
-            self._open(half)
+            self._open(early.popitem(last=False)[0])
 
     def _open(self, half: Half) -> None:
         data = integer_frame(CHANNEL_CONTROL, half.channel_id)

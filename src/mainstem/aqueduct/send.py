@@ -19,6 +19,7 @@ connection's `MessageWriter` in compiled code. `Sending.send_on` opens the fast 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from mainstem._core.aqueduct.run_writer import integer_frame, message_head
@@ -47,7 +48,7 @@ class Sending:
         self._channels = channels
         self._output = output
         self._streams = streams
-        self.waiting: dict[SenderHalf, None] = {}
+        self.waiting: OrderedDict[SenderHalf, None] = OrderedDict()
         # Total progress of the senders that have ended.
         self.progress = NO_PROGRESS
         # The channels whose unreliable messages must be declared. They are all due at one time.
@@ -172,8 +173,7 @@ class Sending:
         """Send waiting messages as far as the transport has room, sender by sender in turn."""
         waiting = self.waiting
         for _ in range(len(waiting)):
-            sender = next(iter(waiting))
-            del waiting[sender]
+            sender, _ = waiting.popitem(last=False)
             while sender.pending and self._transmit(sender, *sender.pending[0]):
                 sender.pending_bytes -= len(sender.pending.popleft().payload)
             if sender.pending:

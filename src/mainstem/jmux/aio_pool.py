@@ -17,6 +17,7 @@ or the close of the pool (each wakes all, with ``None``); a connection that coul
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 from weakref import ReferenceType
 
@@ -128,7 +129,7 @@ class Pool:
         self.connections: list[ClientProtocol] = []
         self._lingering: set[ClientProtocol] = set()  # connections that have ended, until their transports have
         self.newest: ClientProtocol | None = None  # the connection that was opened last, even if it has ended
-        self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # oldest first
+        self.waiters: OrderedDict[asyncio.Future[Exception | None], None] = OrderedDict()  # oldest first
         self.closed = False
 
     def ready(self) -> ClientProtocol | None:
@@ -267,8 +268,7 @@ class Pool:
     def wake_one(self) -> None:
         """Wake one waiting task, because a session id is free."""
         while self.waiters:
-            waiter = next(iter(self.waiters))
-            del self.waiters[waiter]
+            waiter, _ = self.waiters.popitem(last=False)
             if not waiter.done():
                 waiter.set_result(None)
                 return
@@ -282,7 +282,7 @@ class Pool:
             self._wake_all(None)
 
     def _wake_all(self, error: Exception | None) -> None:
-        waiters, self.waiters = self.waiters, {}
+        waiters, self.waiters = self.waiters, OrderedDict()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(error)
