@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.support.live_driver import wait_for
+from tests.support.waiting import STALL_S
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 def stalled_stream(channel: str, *, port: int) -> Iterator[tuple[str, Aeron]]:
     """Yield the directory of a driver that also has a stream without a subscriber, on ``port``, and a client of it."""
     with (
-        MediaDriver.launch(threads=True) as driver,
+        # A busy machine may stop this process for longer than the driver would wait for its clients.
+        MediaDriver.launch(
+            threads=True,
+            client_liveness_timeout=f"{STALL_S:g}s",
+            publication_unblock_timeout=f"{2 * STALL_S:g}s",
+        ) as driver,
         Aeron.connect(driver.directory, client_name="prices") as one,
         Aeron.connect(driver.directory, client_name="orders") as other,
         one.add_subscription(channel, 7) as subscription,

@@ -104,8 +104,7 @@ async def test_a_stream_page_opens_with_the_cause_of_its_stall(directory: str, s
         await pilot.press("enter")
         page = await until(pilot, lambda: isinstance(app.screen, Page) and app.screen.query_one("#page", Static))
         await until(pilot, lambda: "SLOW SUBSCRIBER" in str(page.content))
-        text = screen(pilot)
-        assert "stream 7" in text
+        text = await until(pilot, lambda: "stream 7" in screen(pilot) and screen(pilot))
         assert "publisher" in text
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Page))
