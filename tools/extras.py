@@ -39,6 +39,5 @@ def page() -> str:
     return (
         "# Extras\n\nMainstem itself has no dependencies. Install extras by name: `pip install '.[cli,tables]'` in a clone."
         " `MissingExtraError` names a missing\none, and `mainstem doctor` lists what is installed. The sizes include"
-        " everything that an extra requires.\n\n"
-        + table()
+        " everything that an extra requires.\n\n" + table()
     )
