@@ -194,20 +194,20 @@ class Recordings:
             session_id: Only messages of this session.
             recording_id: Only messages of this recording.
 
-        Yields:
-            Payloads.
+        Returns:
+            An iterator over payloads.
 
         Raises:
-            RecordingError: A segment is missing or corrupt. The error names file and position.
+            ConfigurationError: An id is not an integer.
+            RecordingError: While iterating: a segment is missing or corrupt. The error names file and position.
 
         Example:
             >>> for payload in recordings.messages(stream_id=1001):
             ...     print(payload.decode())
         """
         ids = {"stream_id": stream_id, "session_id": session_id, "recording_id": recording_id}
-        for reader, start, end in ranges_within(self._readers, bounds_of_ids(ids), frames=False):
-            for _, payload in messages(reader, start, end):
-                yield payload
+        ranges = ranges_within(self._readers, bounds_of_ids(ids), frames=False)
+        return (payload for reader, start, end in ranges for _, payload in messages(reader, start, end))
 
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
         """Yield the range of each recording that has the rows that a filter selects, for ``batches`` and ``replay``.

@@ -134,7 +134,7 @@ def test_ids_narrow_what_a_filter_selects(recordings: Recordings, where: Any) ->
     assert sum(map(len, parts)) == selected
     assert recordings.to_arrow(where=where, stream_id=1001, recording_id=1).num_rows == 0
     assert recordings.to_arrow(where=where, session_id=7).num_rows == 0
-    with pytest.raises(ConfigurationError, match="stream_id"):
+    with pytest.raises(ConfigurationError, match="stream_id must be an integer"):
         recordings.to_arrow(where=where, stream_id="tides")
 
 
@@ -146,6 +146,8 @@ def test_messages_of_one_stream_or_session(recorded: Recorded, recordings: Recor
         assert list(recordings.messages(session_id=ids.session_id)) == payloads
         assert list(recordings.messages(recording_id=ids.recording_id)) == payloads
     assert list(recordings.messages(stream_id=1001, session_id=7)) == []
+    with pytest.raises(ConfigurationError, match="recording_id must be an integer"):
+        recordings.messages(recording_id=1.5)  # type: ignore[arg-type]
 
 
 columns = st.sampled_from(["recording_id", "stream_id", "session_id", "position", "recorded_at", "length"])

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from numbers import Real
+from numbers import Integral, Real
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +105,15 @@ def among(column: str, values: Iterable[int]) -> PredicateBounds:
 
 
 def bounds_of_ids(ids: Mapping[str, int | None]) -> PredicateBounds:
-    """Return the bounds of exactly the messages with these ids; None allows all of them."""
-    return reduce(and_, (among(name, [value]) for name, value in ids.items() if value is not None), EVERYTHING)
+    """Return the bounds of exactly the messages with these ids; None allows all. Raises ConfigurationError for other values."""
+    return reduce(and_, (among(name, [value]) for name, _, value in filters_of_ids(ids)), EVERYTHING)
+
+
+def filters_of_ids(ids: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    for name, value in ids.items():
+        if value is not None and not isinstance(value, Integral):
+            raise ConfigurationError(f"{name} must be an integer (got {value!r})")
+    return [(name, "=", int(value)) for name, value in ids.items() if value is not None]
 
 
 def _only(column: str, values: Any) -> PredicateBounds:
@@ -123,8 +130,6 @@ def _either(one: Ids, other: Ids) -> Ids:
 
 OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=", "in", "not in")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIMES = ("recorded_at",)
-NUMBERS = (*IDS, "position", "term_id", "term_offset", "flags", "reserved_value", "length")
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,7 @@ class RowFilter:
 
 def row_filter(where: Any, ids: Mapping[str, int | None] | None = None, *, frames: bool) -> RowFilter:
     """Parse ``where``, for rows that also have the given ``ids``. Raises ConfigurationError, which names the invalid part."""
-    chosen = [(name, "=", value) for name, value in (ids or {}).items() if value is not None]
-    return _parsed(where, frames=frames) & _parsed(chosen or None, frames=frames)
+    return _parsed(where, frames=frames) & _parsed(filters_of_ids(ids or {}) or None, frames=frames)
 
 
 def _parsed(where: Any, *, frames: bool) -> RowFilter:
@@ -178,23 +182,23 @@ def _checked(part: Any, *, frames: bool) -> tuple[str, str, Any]:
     if not isinstance(part, tuple) or len(part) != 3:
         raise ConfigurationError(f"where: {part!r} is not a filter such as ('stream_id', '=', 1001)")
     name, operator, value = part
-    if name not in columns_of(frames=frames):
-        raise ConfigurationError(
-            f"where: there is no column {name!r}; there are {', '.join(columns_of(frames=frames))}"
-        )
+    columns = columns_of(frames=frames)
+    if name not in columns:
+        raise ConfigurationError(f"where: there is no column {name!r}; there are {', '.join(columns)}")
+    kind = columns[name].kind
     if operator not in OPERATORS:
         raise ConfigurationError(f"where: the operator must be one of {', '.join(OPERATORS)} (got {operator!r})")
     if operator not in ("in", "not in"):
-        return name, operator, _literal(name, value)
+        return name, operator, _literal(name, kind, value)
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise ConfigurationError(f"where: {value!r} is not a list of values")
-    return name, operator, [_literal(name, each) for each in value]
+    return name, operator, [_literal(name, kind, each) for each in value]
 
 
-def _literal(name: str, value: Any) -> Any:
-    if name in NUMBERS and not isinstance(value, Real):
+def _literal(name: str, kind: str, value: Any) -> Any:
+    if kind.startswith("int") and not isinstance(value, Real):
         raise ConfigurationError(f"where: {value!r} is not a number, but {name} is")
-    if name not in TIMES:
+    if kind != "timestamp":
         return value
     if isinstance(value, str):
         return parse_time(value, name="where")
