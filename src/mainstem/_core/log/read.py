@@ -505,17 +505,17 @@ class ImageReader:
         """
         return self.deliver(handler, limit, max(0, limit_position), False)
 
-    def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
+    def poll_messages(self, handler: Callable[[Fragment], object], limit: cython.longlong = 10) -> int:
         """Poll whole messages; messages in several fragments are assembled first.
 
         Args:
             handler: Called with each message as a ``Fragment``, which is valid only inside the call.
-            message_limit: The maximum number of messages.
+            limit: The maximum number of messages.
 
         Returns:
             The number of messages.
         """
-        return self.deliver(handler, message_limit, NEVER_NS, True)
+        return self.deliver(handler, limit, NEVER_NS, True)
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], limit: cython.longlong = 10) -> int:
         """Poll fragments with a handler that decides how to continue.
@@ -755,17 +755,17 @@ class SubscriptionReader:
         """
         return self.poll_all(handler, limit, False)
 
-    def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
+    def poll_messages(self, handler: Callable[[Fragment], object], limit: cython.longlong = 10) -> int:
         """Poll whole messages of all images; messages in several fragments are assembled first.
 
         Args:
             handler: Called with each message as a ``Fragment``, which is valid only inside the call.
-            message_limit: The maximum number of messages.
+            limit: The maximum number of messages.
 
         Returns:
             The number of messages.
         """
-        return self.poll_all(handler, message_limit, True)
+        return self.poll_all(handler, limit, True)
 
     @cython.exceptval(-1)
     def poll_all(self, handler: object, limit: cython.longlong, whole: cython.bint) -> cython.longlong:
