@@ -16,7 +16,6 @@ from enum import Enum, StrEnum
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from mainstem._internal.frozen import frozen
-from mainstem._internal.overrides import did_you_mean
 from mainstem._internal.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 from mainstem.errors import ConfigurationError
 
@@ -682,6 +681,8 @@ class Settings:
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
         if plain in cls._names:
             return cls._names[plain]
+        from mainstem._internal.overrides import did_you_mean  # only a wrong name needs it
+
         hint = did_you_mean(plain, cls._names)
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 

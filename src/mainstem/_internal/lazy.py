@@ -28,10 +28,13 @@ def lazy_names(
         return value
 
     def hint(name: str) -> str:
+        if name.startswith("_"):  # asked for by programs, not typed
+            return ""
         from mainstem._internal.overrides import did_you_mean  # only a wrong name needs it
 
-        public = {name: name for name in list_names() if not name.startswith("_")}
-        return "" if name.startswith("_") else did_you_mean(name, {**public, **(guesses or {})})
+        return did_you_mean(
+            name, {each: each for each in list_names() if not each.startswith("_")} | dict(guesses or {})
+        )
 
     def list_names() -> list[str]:
         return sorted({*names, *homes, *submodules})

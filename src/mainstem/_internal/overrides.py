@@ -17,7 +17,7 @@ def apply_overrides(kind: type[T], settings: T | None, overrides: Mapping[str, A
 
     Raises ConfigurationError, which suggests the nearest name, for an unknown field name.
     """
-    import dataclasses  # not needed to start a driver, which only uses did_you_mean
+    import dataclasses
 
     names = {field.name: field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in overrides:
